@@ -1,0 +1,47 @@
+"""Find the few attention heads that a capability of a language model depends on.
+
+The public names are imported when they are first used, so that `import headsieve` is quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headsieve.errors import HeadsieveError
+    from headsieve.models.heads import Head
+    from headsieve.models.loading import Model, load_model
+    from headsieve.score import score
+    from headsieve.study import Study, locate
+    from headsieve.tasks import Task, load_task
+
+__all__ = [
+    "Head",
+    "HeadsieveError",
+    "Model",
+    "Study",
+    "Task",
+    "load_model",
+    "load_task",
+    "locate",
+    "score",
+]
+
+_HOMES = {
+    "Head": "headsieve.models.heads",
+    "HeadsieveError": "headsieve.errors",
+    "Model": "headsieve.models.loading",
+    "Study": "headsieve.study",
+    "Task": "headsieve.tasks",
+    "load_model": "headsieve.models.loading",
+    "load_task": "headsieve.tasks",
+    "locate": "headsieve.study",
+    "score": "headsieve.score",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

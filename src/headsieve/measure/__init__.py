@@ -1,0 +1,1 @@
+"""Measuring: masks times items to scores."""

@@ -1,0 +1,138 @@
+"""Scores of packed rows under masks: the one place where the model runs to be measured."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from headsieve.measure.packing import Row
+from headsieve.models.knockout import knockout
+from headsieve.models.reentry import enter_at, record_layer_inputs
+
+if TYPE_CHECKING:
+    from headsieve.models.heads import Geometry
+    from headsieve.models.loading import Model
+
+# Logits are turned into log-probabilities this many at a time, which bounds memory at large
+# vocabularies.
+_LOGITS_AT_ONCE = 1 << 25
+# Hidden states of the unmodified model are kept up to about so much.
+_KEPT_BYTES = 1 << 30
+
+
+@dataclass(frozen=True)
+class TokenScores:
+    """What the model said of the scored tokens of one row.
+
+    Attributes
+    ----------
+    log_prob : ndarray of float64, shape (masks, scored)
+        Log-probability of each scored token, in nats.
+    greedy : ndarray of bool, shape (masks, scored)
+        Whether it was the likeliest token.
+    """
+
+    log_prob: NDArray[np.float64]
+    greedy: NDArray[np.bool_]
+
+
+class Engine:
+    """Runs one model over packed rows under masks.
+
+    Below the lowest layer in which a batch of masks knocks anything out, the model computes what
+    it computes unmodified. Those hidden states are kept for each row, and the batch starts there.
+
+    Parameters
+    ----------
+    model : Model
+    reentry : bool
+        Whether to start in the middle; without it every layer is computed.
+    """
+
+    def __init__(self, model: Model, *, reentry: bool = True) -> None:
+        self.model = model
+        self.reentry = reentry
+        self._inputs: dict[Row, list[torch.Tensor]] = {}
+        self._kept_bytes = 0
+
+    @torch.inference_mode()
+    def score(self, row: Row, masks: NDArray[np.bool_]) -> TokenScores:
+        """Score one packed row under several masks, in one batch.
+
+        Parameters
+        ----------
+        row : Row
+        masks : ndarray of bool, shape (masks, heads)
+        """
+        model = self.model
+        hidden: list[torch.Tensor] = []
+        lowest = lowest_layer(model.geometry, masks)
+        if self.reentry and lowest:
+            hidden = self._layer_inputs(row)
+        entry: AbstractContextManager[None] = nullcontext()
+        if hidden:
+            entry = enter_at(model.hf, lowest, hidden[lowest].expand(len(masks), -1, -1))
+        with knockout(model.hf, model.geometry, masks), entry:
+            logits = self._logits(row, len(masks))
+        return _token_scores(logits, row)
+
+    def _logits(self, row: Row, count: int) -> torch.Tensor:
+        device = self.model.device
+        output: torch.Tensor = self.model.hf(
+            input_ids=torch.as_tensor(row.tokens, device=device).expand(count, -1),
+            attention_mask=_attention_mask(self.model, row),
+            position_ids=torch.as_tensor(row.positions, device=device).expand(count, -1),
+            logits_to_keep=torch.as_tensor(row.keep, device=device),
+            use_cache=False,
+        ).logits
+        return output
+
+    def _layer_inputs(self, row: Row) -> list[torch.Tensor]:
+        """What enters each layer of the unmodified model; nothing where it takes too much."""
+        if row not in self._inputs:
+            if self._kept_bytes > _KEPT_BYTES:
+                return []
+            inputs = record_layer_inputs(self.model.hf, lambda: self._logits(row, 1))
+            self._inputs[row] = inputs
+            self._kept_bytes += sum(tensor.numel() * tensor.element_size() for tensor in inputs)
+        return self._inputs[row]
+
+
+def lowest_layer(geometry: Geometry, masks: NDArray[np.bool_]) -> int:
+    """The lowest layer in which any of the masks knocks out a head; 0 if none does."""
+    columns = np.flatnonzero(masks.any(axis=0))
+    return geometry.heads[columns[0]].layer if len(columns) else 0
+
+
+def _attention_mask(model: Model, row: Row) -> torch.Tensor | None:
+    """The row's tree as an additive mask of shape (1, 1, nodes, nodes), for eager and sdpa."""
+    if row.attends is None:
+        return None
+    dtype = model.hf.dtype
+    attends = torch.as_tensor(row.attends, device=model.device)
+    mask = torch.zeros(attends.shape, dtype=dtype, device=model.device)
+    return mask.masked_fill_(~attends, torch.finfo(dtype).min)[None, None]
+
+
+def _token_scores(logits: torch.Tensor, row: Row) -> TokenScores:
+    masks, kept, vocabulary = logits.shape
+    predictors = torch.as_tensor(row.predictors, device=logits.device)
+    targets = torch.as_tensor(row.targets, device=logits.device)
+    log_prob = torch.empty((masks, len(targets)), device=logits.device)
+    greedy = torch.empty((masks, len(targets)), dtype=torch.bool, device=logits.device)
+    step = max(1, _LOGITS_AT_ONCE // (masks * vocabulary))
+    for first in range(0, kept, step):
+        chunk = logits[:, first : first + step].float()
+        # Predictors ascend in no order of their own: the chunk serves those that point into it.
+        served = (predictors >= first) & (predictors < first + step)
+        places = predictors[served] - first
+        total = torch.logsumexp(chunk, dim=-1)[:, places]
+        likeliest = chunk.argmax(dim=-1)[:, places]
+        log_prob[:, served] = chunk[:, places, targets[served]] - total
+        greedy[:, served] = likeliest == targets[served]
+    return TokenScores(log_prob.double().cpu().numpy(), greedy.cpu().numpy())

@@ -1,0 +1,114 @@
+"""Items as token sequences, and item scores from token scores."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headsieve.errors import HeadsieveError
+from headsieve.measure.packing import TokenSequence
+from headsieve.scores import Score
+from headsieve.tasks.task import Item, Kind
+
+
+@dataclass(frozen=True)
+class ItemSet:
+    """Items of one task, tokenised for one model.
+
+    Attributes
+    ----------
+    kind : {"answer", "choice", "text"}
+    sequences : tuple of TokenSequence
+        One for each continuation of each item, items in order.
+    counts : tuple of int
+        Continuations of each item.
+    correct : tuple of int
+        The right one of each.
+    fingerprint : str
+        Changes when anything that is measured changes.
+    """
+
+    kind: Kind
+    sequences: tuple[TokenSequence, ...]
+    counts: tuple[int, ...]
+    correct: tuple[int, ...]
+    fingerprint: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        content = [
+            self.kind,
+            self.counts,
+            self.correct,
+            [(sequence.tokens, sequence.start) for sequence in self.sequences],
+        ]
+        digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+        object.__setattr__(self, "fingerprint", digest)
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def score(self, log_prob: NDArray[np.float64], greedy: NDArray[np.bool_]) -> Score:
+        """Item scores from sequence scores.
+
+        Parameters
+        ----------
+        log_prob : ndarray of float64, shape (sequences,)
+            Sum over the scored tokens of each sequence.
+        greedy : ndarray of bool, shape (sequences,)
+            Whether greedy decoding says every scored token.
+        """
+        if self.kind == "text":
+            lengths = [len(sequence.tokens) - sequence.start for sequence in self.sequences]
+            mean = log_prob / lengths
+            return Score(mean, mean)
+        if self.kind == "answer":
+            return Score(log_prob, greedy.astype(float))
+        ends = np.cumsum(self.counts)
+        choices = np.split(log_prob, ends[:-1])
+        # Log-probability of the right choice among the choices.
+        right = [
+            values[correct] - np.logaddexp.reduce(values)
+            for values, correct in zip(choices, self.correct, strict=True)
+        ]
+        best = [values.argmax() for values in choices]
+        return Score(np.array(right), np.equal(best, self.correct).astype(float))
+
+
+def tokenize(items: Sequence[Item], prefix: str, kind: Kind, tokenizer: Any) -> ItemSet:
+    """Tokenise items behind their few-shot examples.
+
+    Prompt and continuation are tokenised as one text, and what is scored begins at the first
+    token in which it differs from the prompt alone.
+    """
+    sequences: list[TokenSequence] = []
+    for item in items:
+        prompt = tokenizer(prefix + item.prompt)["input_ids"] if prefix + item.prompt else []
+        for continuation in item.continuations:
+            tokens = tokenizer(prefix + item.prompt + continuation)["input_ids"]
+            shared = next(
+                (
+                    number
+                    for number, (one, other) in enumerate(zip(prompt, tokens, strict=False))
+                    if one != other
+                ),
+                min(len(prompt), len(tokens) - 1),
+            )
+            # The first token has nothing before it to be predicted from.
+            if len(tokens) < 2:
+                raise HeadsieveError(
+                    f"The item {(item.prompt + continuation)[:40]!r} is a single token; it needs a "
+                    "longer prompt."
+                )
+            sequences.append(TokenSequence(tuple(tokens), max(shared, 1)))
+    return ItemSet(
+        kind,
+        tuple(sequences),
+        tuple(len(item.continuations) for item in items),
+        tuple(item.correct for item in items),
+    )

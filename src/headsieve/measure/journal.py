@@ -1,0 +1,116 @@
+"""The journal: every finished measurement, in SQLite, never lost and never made twice."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from headsieve.errors import HeadsieveError
+from headsieve.scores import Score
+
+# Raise this when the same model, items and mask come to give other numbers than before.
+SCORING_VERSION = 1
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS measurements (
+    model TEXT NOT NULL, items TEXT NOT NULL, dtype TEXT NOT NULL, scoring INTEGER NOT NULL,
+    mask TEXT NOT NULL, task TEXT NOT NULL, log_prob BLOB NOT NULL, value BLOB NOT NULL,
+    tokens INTEGER NOT NULL, seconds REAL NOT NULL,
+    PRIMARY KEY (model, items, dtype, scoring, mask)
+) WITHOUT ROWID
+"""
+
+
+@dataclass(frozen=True)
+class Key:
+    """What a measurement is a measurement of.
+
+    Attributes
+    ----------
+    model, items : str
+        Fingerprints.
+    dtype : str
+    mask : str
+        Names of the heads knocked out, in the model's order, separated by commas.
+    """
+
+    model: str
+    items: str
+    dtype: str
+    mask: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A finished measurement: its key, its task's name, its score and what it cost."""
+
+    key: Key
+    task: str
+    score: Score
+    tokens: int
+    seconds: float
+
+
+class Journal:
+    """Measurements in a file, or in memory without a path.
+
+    Parameters
+    ----------
+    path : Path, optional
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
+        try:
+            self._connection = sqlite3.connect(path or ":memory:")
+            with self._connection:
+                self._connection.execute(_SCHEMA)
+        except sqlite3.Error as error:
+            raise self._failure(error) from error
+
+    def get(self, key: Key) -> Score | None:
+        """The score of a measurement made before, or None."""
+        row = self._connection.execute(
+            "SELECT log_prob, value FROM measurements"
+            " WHERE model = ? AND items = ? AND dtype = ? AND scoring = ? AND mask = ?",
+            (key.model, key.items, key.dtype, SCORING_VERSION, key.mask),
+        ).fetchone()
+        return None if row is None else Score(*(np.frombuffer(blob) for blob in row))
+
+    def add(self, entries: Iterable[Entry]) -> None:
+        """Keep finished measurements: all of them or, if the process dies, none."""
+        rows = [
+            (
+                *(entry.key.model, entry.key.items, entry.key.dtype, SCORING_VERSION),
+                *(entry.key.mask, entry.task),
+                entry.score.log_prob.tobytes(),
+                entry.score.value.tobytes(),
+                *(entry.tokens, entry.seconds),
+            )
+            for entry in entries
+        ]
+        try:
+            with self._connection:
+                self._connection.executemany(
+                    f"INSERT INTO measurements VALUES ({', '.join('?' * 10)})", rows
+                )
+        except sqlite3.Error as error:
+            raise self._failure(error) from error
+
+    def totals(self) -> tuple[int, int, float]:
+        """Number of measurements, and the tokens and seconds they took."""
+        count, tokens, seconds = self._connection.execute(
+            "SELECT COUNT(*), COALESCE(SUM(tokens), 0), COALESCE(SUM(seconds), 0) FROM measurements"
+        ).fetchone()
+        return int(count), int(tokens), float(seconds)
+
+    def close(self) -> None:
+        """Close the file; what was added stays."""
+        self._connection.close()
+
+    def _failure(self, error: sqlite3.Error) -> HeadsieveError:
+        return HeadsieveError(f"Cannot keep measurements in {self._path}: {error}.")

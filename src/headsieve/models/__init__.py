@@ -1,0 +1,1 @@
+"""Models: loading them, finding their heads, knocking heads out."""

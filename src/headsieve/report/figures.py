@@ -1,0 +1,386 @@
+"""Figures for a paper's column: where the needed heads are, and what knocking them out does.
+
+Nothing here touches pyplot, so that figures can be drawn in any thread and leave no state behind.
+Font sizes are relative to the caller's; `save_figures` sets those of a printed column.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import cycle
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.patches import Patch, Rectangle
+from matplotlib.patheffects import withStroke
+from matplotlib.ticker import MaxNLocator
+
+from headsieve.report.words import number
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+    from headsieve.report.curve import Curve
+    from headsieve.results import CapabilityResult
+
+WIDTH = 3.4
+"""Inches of a paper's column."""
+
+_STYLE = {
+    "font.size": 8,
+    "axes.linewidth": 0.6,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    # Text stays text in SVG, and the same result gives the same file.
+    "svg.fonttype": "none",
+    "svg.hashsalt": "headsieve",
+}
+# Okabe and Ito's colours, which colour-blind readers can tell apart, without the pale yellow.
+_CAPABILITY_COLOUR = "#D55E00"
+_CONTROL_COLOURS = ("#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#666666")
+_CONTROL_MARKERS = "s^Dvp<>"  # one more than colours, so that pairs repeat late
+
+# More names than these would not fit beside their lines, under their ticks or above the map.
+_CONTROLS_NAMED = 13
+_HEADS_NAMED = 5
+_SELECTED_NAMED = 12
+
+
+def effect_map(result: CapabilityResult, *, ax: Axes) -> Axes:
+    """Draw the effect of every head as a heatmap, layers upwards, selected heads outlined.
+
+    Red (negative) heads are those the capability needs. Places where a layer has no head are
+    hatched.
+
+    Parameters
+    ----------
+    result : CapabilityResult
+    ax : Axes
+        Where to draw; the colour bar stands to the right of it.
+
+    Returns
+    -------
+    Axes
+        The same axes.
+    """
+    layers = 1 + max(head.layer for head in result.heads)
+    width = 1 + max(head.index for head in result.heads)
+    effects = np.full((layers, width), np.nan)
+    for head in result.heads:
+        effects[head.layer, head.index] = head.effect
+    limit = _colour_limit(result)
+    mesh = ax.pcolormesh(
+        np.arange(width + 1) - 0.5,
+        np.arange(layers + 1) - 0.5,
+        effects,
+        cmap="RdBu",
+        vmin=-limit,
+        vmax=limit,
+        # Edges of the cell's own colour hide the seams that viewers of SVG draw between cells.
+        edgecolors="face",
+        linewidth=0.1,
+    )
+    low, high = np.nanmin(effects) < -limit, np.nanmax(effects) > limit
+    extend = "both" if low and high else "min" if low else "max" if high else "neither"
+    bar = ax.figure.colorbar(
+        mesh, cax=ax.inset_axes((1.04, 0, 0.05, 1)), extend=extend, extendfrac=0.03
+    )
+    bar.set_label("effect (nats)")
+
+    # In a large model a cell is a few points wide: an outline on its border would hide it.
+    margins = [max(0.0, size / 40 - 1) / 2 for size in (width, layers)]
+    for head in result.heads:
+        if head.head in result.selected:
+            ax.add_patch(_outline(head.index, head.layer, *margins))
+
+    handles = [Patch(facecolor="none", edgecolor="black", label=_selected_label(result.selected))]
+    if np.isnan(effects).any():
+        ax.patch.set(hatch="//////", edgecolor="0.8", linewidth=0)
+        handles.append(Patch(facecolor="none", edgecolor="0.6", hatch="//////", label="no head"))
+    _legend_above(ax, handles if result.selected else handles[1:])
+    ax.set_xlabel("head")
+    ax.set_ylabel("layer")
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))
+    ax.set_xlim(-0.5, width - 0.5)
+    ax.set_ylim(-0.5, layers - 0.5)
+    return ax
+
+
+def head_count_curve(curve: Curve, *, ax: Axes) -> Axes:
+    """Draw the claim metric of the capability and its controls against the heads knocked out.
+
+    The axis is that of the capability's metric. Tasks of another metric (plain text, in nats) are
+    not on it: a note above the axes gives their first and last value.
+
+    Parameters
+    ----------
+    curve : Curve
+    ax : Axes
+
+    Returns
+    -------
+    Axes
+        The same axes.
+    """
+    counts = np.arange(len(curve.heads) + 1)
+    own = curve.metric[curve.capability]
+    shown = {task: row for task, row in curve.values.items() if curve.metric[task] == own}
+    low, high = np.array(curve.ci).T
+    ax.fill_between(counts, low, high, color=_CAPABILITY_COLOUR, alpha=0.18, linewidth=0)
+    ax.plot(
+        counts,
+        shown.pop(curve.capability),
+        "o-",
+        color=_CAPABILITY_COLOUR,
+        linewidth=1.8,
+        markersize=4,
+        label=curve.capability,
+        zorder=4,
+    )
+    crowded = len(shown) > _CONTROLS_NAMED
+    styles = zip(cycle(_CONTROL_COLOURS), cycle(_CONTROL_MARKERS), strict=False)
+    for (task, row), (colour, marker) in zip(shown.items(), styles, strict=False):
+        (line,) = ax.plot(counts, row, color="0.6", linewidth=0.6, label=task, zorder=3)
+        if not crowded:
+            line.set(color=colour, linewidth=0.9, marker=marker, markersize=3)
+
+    if own == "accuracy":
+        ax.set_ylabel("accuracy")
+        ax.set_ylim(-0.03, 1.03)
+    else:
+        ax.set_ylabel("log-probability (nats a token)")
+    margin = 0.04 * max(counts[-1], 1)
+    ax.set_xlim(-margin, counts[-1] + margin)
+    ax.set_xlabel("heads knocked out")
+    _count_ticks(ax, curve.heads)
+    ax.spines[["top", "right"]].set_visible(False)
+    if crowded:
+        own_line, *control_lines = ax.get_lines()
+        ax.legend(
+            [own_line, control_lines[0]],
+            [_short(curve.capability, 30), f"{len(shown)} controls"],
+            fontsize="small",
+            frameon=False,
+        )
+    else:
+        _label_ends(ax)
+
+    others = [
+        f"{task} {number(row[0])} to {number(row[-1])}"
+        + (" nats" if curve.metric[task] == "log_prob" else "")
+        for task, row in curve.values.items()
+        if curve.metric[task] != own
+    ]
+    if others:
+        note = textwrap.fill("not on this axis: " + ", ".join(others), 60)
+        ax.text(
+            0,
+            1.03,
+            note,
+            transform=ax.transAxes,
+            va="bottom",
+            fontsize="x-small",
+            color="0.3",
+            parse_math=False,
+        )
+    return ax
+
+
+def save_figures(
+    capabilities: Mapping[str, CapabilityResult], curves: Mapping[str, Curve], folder: Path
+) -> list[Path]:
+    """Write both figures of every capability as PNG (200 dpi) and SVG.
+
+    Parameters
+    ----------
+    capabilities : mapping of str to CapabilityResult
+    curves : mapping of str to Curve
+        A capability may lack its curve, as one does for which no heads were selected.
+    folder : Path
+        Made if need be.
+
+    Returns
+    -------
+    list of Path
+        The files written: ``NAME-effects`` and ``NAME-curve``, with `file_names` for NAME.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    names = file_names(capabilities)
+    written = []
+    with mpl.rc_context(_STYLE):
+        for name, result in capabilities.items():
+            layers = 1 + max(head.layer for head in result.heads)
+            figure = _figure(name, height=min(6.5, max(2.0, 1.0 + 0.1 * layers)))
+            effect_map(result, ax=figure.add_subplot())
+            written += _save(figure, folder / f"{names[name]}-effects")
+            if name in curves:
+                figure = _figure(name, height=2.4)
+                head_count_curve(curves[name], ax=figure.add_subplot())
+                written += _save(figure, folder / f"{names[name]}-curve")
+    return written
+
+
+def file_names(names: Iterable[str]) -> dict[str, str]:
+    """A name that is safe in every file system for each capability, no two alike.
+
+    Parameters
+    ----------
+    names : iterable of str
+        Names of capabilities; they may be paths, or hold colons.
+    """
+    safe: dict[str, str] = {}
+    taken: set[str] = set()
+    for name in names:
+        stem = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[-80:] or "capability"
+        candidate, copy = stem, 2
+        # Some file systems do not tell small letters from capitals.
+        while candidate.casefold() in taken:
+            candidate, copy = f"{stem}-{copy}", copy + 1
+        taken.add(candidate.casefold())
+        safe[name] = candidate
+    return safe
+
+
+def _figure(title: str, *, height: float) -> Figure:
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    figure.suptitle(_short(title, 40), fontsize="medium", fontweight="bold", parse_math=False)
+    return figure
+
+
+def _save(figure: Figure, stem: Path) -> list[Path]:
+    # Not with_suffix, which would take what follows a dot in the name for one.
+    png, svg = Path(f"{stem}.png"), Path(f"{stem}.svg")
+    figure.savefig(png, dpi=200)
+    figure.savefig(svg, metadata={"Date": None})
+    return [png, svg]
+
+
+def _colour_limit(result: CapabilityResult) -> float:
+    """The effect at the ends of the colour map.
+
+    One head that everything needs can have many times the effect of all others and would leave
+    them white; the scale then ends before it, though never before a selected head.
+    """
+    sizes = np.abs([head.effect for head in result.heads])
+    chosen = [abs(head.effect) for head in result.heads if head.head in result.selected]
+    limit = max([float(np.quantile(sizes, 0.99)), *chosen])
+    largest = float(sizes.max())
+    return (largest if largest <= 2 * limit else limit) or 1.0
+
+
+def _outline(x: int, y: int, x_margin: float, y_margin: float) -> Rectangle:
+    large = x_margin or y_margin
+    return Rectangle(
+        (x - 0.5 - x_margin, y - 0.5 - y_margin),
+        1 + 2 * x_margin,
+        1 + 2 * y_margin,
+        fill=False,
+        edgecolor="black",
+        linewidth=0.7 if large else 1.0,
+        # Black alone would be lost on a dark cell; where it stands off the cell, white would only
+        # hide a neighbour that is selected too.
+        path_effects=[] if large else [withStroke(linewidth=2.2, foreground="white")],
+        clip_on=False,
+        zorder=5,
+    )
+
+
+def _selected_label(selected: Sequence[str]) -> str:
+    if len(selected) > _SELECTED_NAMED:
+        return f"selected ({len(selected)} heads)"
+    return textwrap.fill("selected: " + ", ".join(selected), 44)
+
+
+def _legend_above(ax: Axes, handles: Sequence[Patch]) -> None:
+    if handles:
+        ax.legend(
+            handles=handles,
+            loc="lower left",
+            bbox_to_anchor=(0, 1),
+            fontsize="x-small",
+            frameon=False,
+            borderaxespad=0.2,
+            borderpad=0.2,
+            handlelength=1,
+            handleheight=1,
+        )
+
+
+def _count_ticks(ax: Axes, heads: Sequence[str]) -> None:
+    if len(heads) > _HEADS_NAMED:
+        ax.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
+        return
+    # Few enough to say which head each step adds.
+    labels = ["0"] + [f"{count}\n{head}" for count, head in enumerate(heads, start=1)]
+    ax.set_xticks(range(len(labels)), labels, fontsize="x-small")
+
+
+def _label_ends(ax: Axes) -> None:
+    """Write each line's name beside its last point; the first line is the capability's."""
+    size = FontProperties(size="small").get_size_in_points()
+    bottom, top = ax.get_ylim()
+    points = ax.get_window_extent().height * 72 / ax.figure.dpi
+    lines = ax.get_lines()
+    gap = min(1.2 * size / points, 1 / len(lines)) * (top - bottom)
+    ends = np.array([np.asarray(line.get_ydata(), dtype=float)[-1] for line in lines])
+    last = float(np.asarray(lines[0].get_xdata(), dtype=float)[-1])
+    places = _spread(ends, gap, bottom + gap / 2, top - gap / 2)
+    for line, end, place in zip(lines, ends, places, strict=True):
+        ax.annotate(
+            _short(str(line.get_label()), 18),
+            xy=(last, end),
+            xytext=(1.06, place),
+            textcoords=("axes fraction", "data"),
+            va="center",
+            fontsize="small",
+            fontweight="bold" if line is lines[0] else "normal",
+            arrowprops={
+                "arrowstyle": "-",
+                "linewidth": 0.6,
+                "color": line.get_color(),
+                "relpos": (0, 0.5),
+                "shrinkA": 1,
+                "shrinkB": 3,
+            },
+            annotation_clip=False,
+            parse_math=False,
+        )
+
+
+def _spread(
+    values: NDArray[np.float64], gap: float, low: float, high: float
+) -> NDArray[np.float64]:
+    """Places nearest to the values that are in their order, `gap` apart and within the limits.
+
+    Less its share of the gaps each place need only be no lower than the one before, which makes
+    this an isotonic regression: neighbours that clash are pooled at their mean.
+    """
+    order = np.argsort(values, kind="stable")
+    steps = gap * np.arange(len(values))
+    pools: list[list[float]] = []
+    for value in values[order] - steps:
+        pools.append([value])
+        while len(pools) > 1 and np.mean(pools[-2]) > np.mean(pools[-1]):
+            pools[-2:] = [pools[-2] + pools[-1]]
+    level = np.concatenate([np.full(len(pool), np.mean(pool)) for pool in pools])
+    places = np.empty_like(values)
+    places[order] = np.clip(level, low, high - steps[-1]) + steps
+    return places
+
+
+def _short(name: str, length: int) -> str:
+    """A long name without its middle; a path's end says the most."""
+    if len(name) <= length:
+        return name
+    head = length // 3
+    return f"{name[:head]}…{name[head + 1 - length :]}"

@@ -1,0 +1,269 @@
+"""Tables for the terminal, and the table of heads as CSV.
+
+Names of tasks come from the user and may hold square brackets, so that every cell is a `Text`,
+in which rich looks for no markup.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from headsieve.report.words import (
+    duration,
+    interval,
+    memory,
+    number,
+    p_value,
+    ranges,
+    verdict,
+    warnings,
+)
+from headsieve.results import CapabilityResult, Claim, HeadResult, Result, TaskScore
+
+if TYPE_CHECKING:
+    from headsieve.models.heads import Geometry, LayerHeads
+
+# Shown of the ranking when no set of heads was chosen.
+_RUNNERS_UP = 5
+
+_HEADS_COLUMNS = (
+    *("capability", "head", "layer", "index"),
+    *("effect", "ci_low", "ci_high", "selection", "control_effect"),
+    "role",
+)
+
+
+def summary(
+    result: Result, *, general: Mapping[str, Sequence[str]], folder: Path | None
+) -> RenderableType:
+    """What a person sees at the end of ``headsieve locate``.
+
+    Parameters
+    ----------
+    result : Result
+    general : mapping of str to sequence of str
+        For each capability the heads that everything needs, best known first.
+    folder : Path or None
+        Where the study was saved.
+    """
+    model, cost = result.model, result.cost
+    parts: list[RenderableType] = [
+        Text(f"{model.name} ({model.architecture}, {model.dtype}, {model.device})")
+    ]
+    for name, capability in result.capabilities.items():
+        parts += [Text(""), *_capability(name, capability, general.get(name, ()))]
+    parts += [
+        Text(""),
+        Rule(characters="-", style="dim"),
+        Text(
+            f"{cost.evaluations:,} evaluations, {cost.tokens:,} tokens, "
+            f"{duration(cost.seconds)}, peak memory {memory(cost.peak_memory_bytes)}."
+        ),
+    ]
+    if folder is not None:
+        parts.append(Text("Report, figures, heads.csv and result.json are in"))
+        # Alone on its line, so that it can be copied whole.
+        parts.append(Text(str(folder), style="bold", overflow="fold"))
+    return Group(*parts)
+
+
+def scores(results: Mapping[str, TaskScore]) -> RenderableType:
+    """Scores of tasks, with what a knockout does to them where there was one.
+
+    Parameters
+    ----------
+    results : mapping of str to TaskScore
+    """
+    knockout = any(one.knocked_out is not None for one in results.values())
+    table = _table("task", "metric", "items>", "baseline>")
+    if knockout:
+        _columns(table, "knocked out>", "drop>")
+    _columns(table, "95 % interval>")
+    for task, one in results.items():
+        cells = [task, one.metric, str(one.items), number(one.baseline)]
+        if one.knocked_out is not None and one.drop is not None:
+            cells += [number(one.knocked_out), number(one.drop)]
+        _add(table, [*cells, interval(one.ci)])
+    return table
+
+
+def tasks_table(records: Iterable[Mapping[str, Any]]) -> RenderableType:
+    """The tasks that exist.
+
+    Parameters
+    ----------
+    records : iterable of mapping
+        With name, kind, metric, items, accuracy (of the default model, or None), description.
+    """
+    table = _table("task", "kind", "metric", "items>", "default\nmodel>", "description")
+    for one in records:
+        accuracy = "" if one["accuracy"] is None else number(one["accuracy"])
+        cells = [one["name"], one["kind"], one["metric"], str(one["items"]), accuracy]
+        _add(table, [*cells, one["description"]])
+    return table
+
+
+def heads_table(geometry: Geometry) -> RenderableType:
+    """The heads of a model, a line for each group of equal layers.
+
+    Parameters
+    ----------
+    geometry : Geometry
+    """
+    groups: dict[tuple[int, int, int, str], list[int]] = {}
+    for layer in geometry.layers:
+        key = (layer.heads, layer.kv_heads, layer.head_dim, _any_layer(layer))
+        groups.setdefault(key, []).append(layer.layer)
+    table = _table("layers", "query\nheads>", "KV\nheads>", "head\nsize>", "output projection")
+    table.columns[-1].no_wrap = True  # a long list of layers gives way instead
+    for (heads, kv_heads, size, projection), layers in groups.items():
+        _add(table, [ranges(layers), str(heads), str(kv_heads), str(size), projection])
+    lines = [f"{len(geometry)} heads in {len(geometry.layers)} layers."]
+    if geometry.uncovered:
+        lines.append(
+            f"Not covered, for they have no such heads: layers {ranges(geometry.uncovered)}."
+        )
+    return Group(table, *(Text(line) for line in lines))
+
+
+def heads_csv(
+    capabilities: Mapping[str, CapabilityResult], general: Mapping[str, Sequence[str]]
+) -> str:
+    """All heads of all capabilities as CSV, best first, numbers unrounded.
+
+    Parameters
+    ----------
+    capabilities : mapping of str to CapabilityResult
+    general : mapping of str to sequence of str
+        For each capability the heads that everything needs.
+
+    Returns
+    -------
+    str
+        The text of ``heads.csv``; its last column, ``role``, is ``selected``, ``general`` or empty.
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_HEADS_COLUMNS)
+    for name, result in capabilities.items():
+        roles = dict.fromkeys(general.get(name, ()), "general")
+        roles |= dict.fromkeys(result.selected, "selected")
+        for head in result.heads:
+            place = (name, head.head, head.layer, head.index)
+            effect = (head.effect, *head.ci, head.selection, head.control_effect)
+            writer.writerow((*place, *effect, roles.get(head.head, "")))
+    return text.getvalue()
+
+
+def read_general(text: str) -> dict[str, list[str]]:
+    """The general heads of each capability, read from ``heads.csv``."""
+    general: dict[str, list[str]] = {}
+    for row in csv.DictReader(io.StringIO(text)):
+        heads = general.setdefault(row["capability"], [])
+        if row["role"] == "general":
+            heads.append(row["head"])
+    return general
+
+
+def _capability(
+    name: str, result: CapabilityResult, general: Sequence[str]
+) -> list[RenderableType]:
+    parts: list[RenderableType] = [
+        Rule(Text(name, style="bold"), align="left", characters="-", style="dim"),
+        Text(verdict(name, result), style="bold"),
+        *(Text(f"Warning: {warning}", style="yellow") for warning in warnings(name, result)),
+        Text(""),
+    ]
+    chosen = [head for head in result.heads if head.head in result.selected]
+    if chosen:
+        parts += [_heads(chosen), _held_out(name, result), *_random_sets(result)]
+    else:
+        parts += [
+            Text("The heads of the largest effects, none of them selected:"),
+            _heads(result.heads[:_RUNNERS_UP]),
+        ]
+    if general:
+        parts.append(
+            Text(f"General heads, which everything needs, not {name} alone: {', '.join(general)}.")
+        )
+    spent = result.evaluations
+    parts.append(
+        Text(f"{spent.capability:,} evaluations of {name}, {spent.controls:,} of its controls.")
+    )
+    return parts
+
+
+def _heads(heads: Iterable[HeadResult]) -> RenderableType:
+    table = _table("head", "effect\n(nats)>", "95 % interval>")
+    _columns(table, "selection\nprobability>", "worst control\neffect>")
+    for head in heads:
+        cells = [number(head.effect), interval(head.ci), number(head.selection)]
+        _add(table, [head.head, *cells, number(head.control_effect)])
+    return Padding(table, (0, 0, 1, 0))
+
+
+def _held_out(name: str, result: CapabilityResult) -> RenderableType:
+    checks = result.verification
+    table = _table("held out", "items>", "before>", "after>", "drop>", "95 % interval>", "")
+    _add(table, [*_claim(name, checks.capability), p_value(checks.capability.p_value)])
+    for control, claim in checks.controls.items():
+        remark = "control" if claim.metric == "accuracy" else "control, nats"
+        _add(table, [*_claim(control, claim), remark])
+    return Padding(table, (0, 0, 1, 0))
+
+
+def _claim(name: str, claim: Claim) -> list[str]:
+    values = (claim.baseline, claim.knocked_out, claim.drop)
+    return [name, str(claim.items), *map(number, values), interval(claim.ci)]
+
+
+def _random_sets(result: CapabilityResult) -> list[RenderableType]:
+    random = result.verification.random_sets
+    if not random.count:
+        return []
+    sets = "1 random set" if random.count == 1 else f"{random.count} random sets"
+    return [
+        Text(
+            f"{sets} of as many heads: mean drop {number(random.mean_drop)}, "
+            f"at most {number(random.max_drop)}."
+        )
+    ]
+
+
+def _any_layer(layer: LayerHeads) -> str:
+    """The projection's name with a star for the layer's number."""
+    before, _, after = layer.projection.rpartition(f".{layer.layer}.")
+    return f"{before}.*.{after}" if before else layer.projection
+
+
+def _table(*headers: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    _columns(table, *headers)
+    return table
+
+
+def _columns(table: Table, *headers: str) -> None:
+    """Add columns; a header that ends in ``>`` makes one of numbers, which are never broken."""
+    for header in headers:
+        numeric = header.endswith(">")
+        table.add_column(
+            Text(header.removesuffix(">")),
+            justify="right" if numeric else "left",
+            no_wrap=numeric,
+            overflow="fold",
+        )
+
+
+def _add(table: Table, cells: Iterable[str]) -> None:
+    table.add_row(*(Text(cell) for cell in cells))

@@ -1,0 +1,168 @@
+"""A result in plain words: rounded numbers, the verdict, and what speaks against it.
+
+Everything here is ASCII, so that a terminal or log file of any encoding can show it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from headsieve.results import CapabilityResult, Claim, Interval
+
+# A control that loses more than this is worth a warning, whatever limit the search kept to.
+ACCURACY_TOLERANCE = 0.05
+NATS_TOLERANCE = 0.1
+
+# 0.90 - 0.85 is a little more than 0.05 in floating point.
+_ROUNDING = 1e-9
+
+
+def number(value: float) -> str:
+    """A score, drop or effect with two decimals."""
+    return f"{round(value, 2) + 0.0:.2f}"  # adding 0.0 turns -0.0 into 0.0
+
+
+def interval(ci: Interval) -> str:
+    """An interval, as in ``0.50 to 0.73``."""
+    return f"{number(ci[0])} to {number(ci[1])}"
+
+
+def p_value(p: float) -> str:
+    """A p-value, as in ``p = 0.012`` or ``p < 0.0001``."""
+    if p < 0.0001:
+        return "p < 0.0001"
+    return f"p = {p:.4f}" if p < 0.001 else f"p = {p:.3f}"
+
+
+def duration(seconds: float) -> str:
+    """A time span in the two units that matter."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def memory(size: int) -> str:
+    """A number of bytes in MiB or GiB."""
+    return f"{size / 2**30:.1f} GiB" if size >= 2**30 else f"{size / 2**20:.0f} MiB"
+
+
+def verdict(name: str, result: CapabilityResult) -> str:
+    """One sentence: what the knockout does to the capability and to the controls.
+
+    Parameters
+    ----------
+    name : str
+        The capability's name.
+    result : CapabilityResult
+    """
+    claim = result.verification.capability
+    unit = _unit(claim)
+    if not result.selected:
+        return (
+            f"No set of heads was found for {name} (unmodified model: {number(claim.baseline)}"
+            f"{unit} on {claim.items} held-out items)."
+        )
+    before, after = number(claim.baseline), number(claim.knocked_out)
+    if before == after:
+        change = f"stays at {before}{unit}"
+    else:
+        verb = "falls" if claim.drop > 0 else "rises"
+        change = f"{verb} from {before} to {after}{unit}"
+    count = len(result.selected)
+    heads = "this head" if count == 1 else f"these {count} heads"
+    sentence = f"Without {heads} {name} {change} on {claim.items} held-out items"
+    return "; ".join([sentence, *_controls(result.verification.controls)]) + "."
+
+
+def warnings(name: str, result: CapabilityResult) -> list[str]:
+    """What a reader must know before believing the verdict; empty for a clean result.
+
+    Parameters
+    ----------
+    name : str
+        The capability's name.
+    result : CapabilityResult
+    """
+    if not result.selected:
+        return [
+            f"no measured set of heads lowers {name} and spares the controls. With this model and "
+            "budget the result claims nothing."
+        ]
+    checks = result.verification
+    drop = checks.capability.drop
+    found = []
+    if checks.capability.ci[0] <= 0:
+        found.append(
+            f"the drop of {name} may be chance; its 95 % interval, "
+            f"{interval(checks.capability.ci)}, contains zero."
+        )
+    losers = [
+        f"{control} ({number(claim.drop)}{_unit(claim)})"
+        for control, claim in checks.controls.items()
+        if claim.drop > tolerance(claim) + _ROUNDING
+    ]
+    if losers:
+        found.append(
+            f"these heads are not {name}'s alone; controls that lose too: {', '.join(losers)}."
+        )
+    if not checks.controls:
+        found.append(
+            f"no control was measured, so nothing says that these heads serve {name} alone."
+        )
+    if checks.random_sets.count and checks.random_sets.max_drop >= drop - _ROUNDING:
+        found.append(
+            f"a random set of as many heads does as much: {name} loses "
+            f"{number(checks.random_sets.max_drop)}{_unit(checks.capability)} by it, and "
+            f"{number(drop)}{_unit(checks.capability)} by this one."
+        )
+    return found
+
+
+def tolerance(claim: Claim) -> float:
+    """The largest drop of a control that needs no warning, in the unit of its metric."""
+    return ACCURACY_TOLERANCE if claim.metric == "accuracy" else NATS_TOLERANCE
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Ascending whole numbers with runs drawn together, as in ``0-5, 7, 9-11``."""
+    runs: list[list[int]] = []
+    for value in numbers:
+        if runs and value == runs[-1][-1] + 1:
+            runs[-1][1:] = [value]
+        else:
+            runs.append([value])
+    return ", ".join("-".join(map(str, run)) for run in runs)
+
+
+def _unit(claim: Claim) -> str:
+    return "" if claim.metric == "accuracy" else " nats a token"
+
+
+def _controls(controls: Mapping[str, Claim]) -> list[str]:
+    """Clauses on the controls; those in nats stand alone, because they cannot be averaged in."""
+    drops = {name: claim.drop for name, claim in controls.items() if claim.metric == "accuracy"}
+    single = [(name, claim) for name, claim in controls.items() if name not in drops]
+    clauses = []
+    if len(drops) == 1:
+        single = [(name, controls[name]) for name in drops] + single
+    elif drops:
+        worst = max(drops, key=drops.__getitem__)
+        mean = round(sum(drops.values()) / len(drops), 2)
+        if drops[worst] < 0.005:
+            clauses.append("no control loses 0.01 or more")
+        elif mean < 0:
+            clauses.append(
+                f"the controls gain {number(-mean)} on average, but {worst} loses "
+                f"{number(drops[worst])}"
+            )
+        else:
+            clauses.append(
+                f"the controls lose {number(mean)} on average, at most {number(drops[worst])} "
+                f"({worst})"
+            )
+    for name, claim in single:
+        verb = "gains" if round(claim.drop, 2) < 0 else "loses"
+        clauses.append(f"{name} {verb} {number(abs(claim.drop))}{_unit(claim)}")
+    return clauses

@@ -1,0 +1,169 @@
+"""The form of ``result.json``: what other programs may rely on.
+
+Numbers are not rounded. A change that breaks a reader raises `SCHEMA`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+SCHEMA = 1
+
+Interval = tuple[float, float]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ModelInfo(_Part):
+    """The model that was studied."""
+
+    name: str
+    revision: str | None
+    architecture: str
+    layers: int
+    heads: int
+    dtype: str
+    device: str
+    fingerprint: str
+
+
+class HeadResult(_Part):
+    """One head.
+
+    Attributes
+    ----------
+    effect : float
+        Change of the capability's search score (mean log-probability of the right answer, nats)
+        when the head is knocked out; negative: the capability needs it.
+    ci : tuple of float
+        95 % interval of the effect.
+    selection : float
+        Share of resamplings in which the head is among the best.
+    control_effect : float
+        Its worst effect on a control's search score.
+    """
+
+    head: str
+    layer: int
+    index: int
+    effect: float
+    ci: Interval
+    selection: float
+    control_effect: float
+
+
+class FrontierPoint(_Part):
+    """A measured set that no other beats both in drop and in worst control drop (search items)."""
+
+    heads: list[str]
+    drop: float
+    worst_control_drop: float
+
+
+class Evaluations(_Part):
+    """Evaluations spent on the capability and on its controls."""
+
+    capability: int
+    controls: int
+
+
+class Claim(_Part):
+    """A task before and after the knockout, on held-out items; `drop` is the difference."""
+
+    metric: Literal["accuracy", "log_prob"]
+    items: int
+    baseline: float
+    knocked_out: float
+    drop: float
+    ci: Interval
+
+
+class TaskScore(_Part):
+    """A task as ``headsieve score`` measures it.
+
+    Attributes
+    ----------
+    ci : tuple of float
+        95 % interval of the drop or, where nothing is knocked out, of the baseline.
+    """
+
+    metric: Literal["accuracy", "log_prob"]
+    items: int
+    baseline: float
+    knocked_out: float | None
+    drop: float | None
+    ci: Interval
+
+
+class CapabilityClaim(Claim):
+    """The capability's own claim, with the p-value of a sign-flip permutation test."""
+
+    p_value: float
+
+
+class RandomSets(_Part):
+    """Drops of the capability under random sets of as many heads."""
+
+    count: int
+    mean_drop: float
+    max_drop: float
+
+
+class Verification(_Part):
+    """What held-out items say."""
+
+    capability: CapabilityClaim
+    controls: dict[str, Claim]
+    random_sets: RandomSets
+
+
+class CapabilityResult(_Part):
+    """One capability: its heads, best first, the set chosen among them and its verification."""
+
+    heads: list[HeadResult]
+    selected: list[str]
+    frontier: list[FrontierPoint]
+    evaluations: Evaluations
+    verification: Verification
+
+
+class Cost(_Part):
+    """What the study measured and what it took; times of resumed parts included."""
+
+    evaluations: int
+    tokens: int
+    seconds: float
+    peak_memory_bytes: int
+
+
+class Result(_Part):
+    """A whole study."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    schema_: Literal[1] = Field(alias="schema")
+    headsieve: str
+    created: str
+    seed: int
+    command: str
+    model: ModelInfo
+    capabilities: dict[str, CapabilityResult]
+    cost: Cost
+    versions: dict[str, str]
+
+    @classmethod
+    def from_json(cls, text: str) -> Result:
+        """Read ``result.json``; a file of another form raises `pydantic.ValidationError`."""
+        return cls.model_validate_json(text)
+
+    def to_json(self) -> str:
+        """The text of ``result.json``."""
+        return self.model_dump_json(by_alias=True, indent=2) + "\n"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as plain lists and dictionaries."""
+        return self.model_dump(mode="json", by_alias=True)

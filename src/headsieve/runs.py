@@ -1,0 +1,185 @@
+"""Run folders: one study each, one process at a time, resumable."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import filelock
+import tomli_w
+
+from headsieve.errors import HeadsieveError
+
+STUDY_FILE = "study.toml"
+JOURNAL_FILE = "measurements.sqlite"
+RESULT_FILE = "result.json"
+_LOCK_FILE = ".lock"
+
+
+@dataclass(frozen=True)
+class Config:
+    """The resolved configuration of a study: enough to repeat it.
+
+    Attributes
+    ----------
+    model : str
+    revision : str or None
+    dtype, device : str
+    fingerprint : str
+        Of the model.
+    capabilities, controls : tuple of str
+    budget : int
+        Evaluations a capability.
+    heads : int
+        Heads in a set, at most.
+    max_control_drop : float
+    strategy : str
+    seed : int
+    limit : int or None
+    batch_size : int or "auto"
+    """
+
+    model: str
+    revision: str | None
+    dtype: str
+    device: str
+    fingerprint: str
+    capabilities: tuple[str, ...]
+    controls: tuple[str, ...]
+    budget: int
+    heads: int
+    max_control_drop: float
+    strategy: str
+    seed: int
+    limit: int | None
+    batch_size: int | str
+
+    def to_toml(self) -> str:
+        """The text of ``study.toml``; options that were not given are left out."""
+        return tomli_w.dumps(
+            {name: value for name, value in asdict(self).items() if value is not None}
+        )
+
+    @classmethod
+    def from_toml(cls, text: str) -> Self:
+        """Read ``study.toml``.
+
+        Raises
+        ------
+        HeadsieveError
+            If it is not the configuration of a study.
+        """
+        try:
+            values: dict[str, Any] = {"revision": None, "limit": None} | tomllib.loads(text)
+            for name in ("capabilities", "controls"):
+                values[name] = tuple(values[name])
+            return cls(**values)
+        except (tomllib.TOMLDecodeError, TypeError, KeyError) as error:
+            raise HeadsieveError(
+                f"{STUDY_FILE} is not the configuration of a study: {error}."
+            ) from None
+
+    @property
+    def command(self) -> str:
+        """The command that makes this study."""
+        words = ["headsieve locate", *self.capabilities, "--model", self.model]
+        if self.revision is not None:
+            words += ["--revision", self.revision]
+        words += ["--controls", ",".join(self.controls) or "none"]
+        words += ["--budget", str(self.budget), "--heads", str(self.heads)]
+        words += ["--max-control-drop", str(self.max_control_drop)]
+        words += ["--strategy", self.strategy, "--seed", str(self.seed)]
+        if self.limit is not None:
+            words += ["--limit", str(self.limit)]
+        words += ["--device", self.device, "--dtype", self.dtype]
+        return " ".join([*words, "--batch-size", str(self.batch_size)])
+
+
+@contextlib.contextmanager
+def open_run(folder: Path, config: Config, *, resume: bool) -> Iterator[Path]:
+    """Hold a run folder for a study; yields the path of its journal.
+
+    With `resume`, a folder that holds no study yet is begun: the process may have been killed
+    before it could write anything.
+
+    Raises
+    ------
+    HeadsieveError
+        If the folder cannot be written, is in use by another process, holds another study, or
+        holds this one and `resume` was not asked for.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise HeadsieveError(f"The run folder {folder} is a file; name a folder.")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = filelock.FileLock(folder / _LOCK_FILE, timeout=0)
+        lock.acquire()
+    except filelock.Timeout:
+        raise HeadsieveError(
+            f"Another process is working in {folder}; wait for it or use another folder."
+        ) from None
+    except OSError as error:
+        raise _cannot_write(folder, error) from None
+    try:
+        _claim(folder, config, resume=resume)
+        yield folder / JOURNAL_FILE
+    finally:
+        lock.release()
+
+
+def _claim(folder: Path, config: Config, *, resume: bool) -> None:
+    study = folder / STUDY_FILE
+    if not study.is_file():
+        others = sorted(path.name for path in folder.iterdir() if path.name[0] != ".")
+        if others:
+            raise HeadsieveError(
+                f"The folder {folder} holds other files ({others[0]}); name an empty or new folder."
+            )
+        write_atomically(study, config.to_toml())
+        return
+    if not resume:
+        raise HeadsieveError(
+            f"The folder {folder} holds a study already; continue it with --resume or name another "
+            "folder with --out."
+        )
+    before = asdict(Config.from_toml(study.read_text(encoding="utf-8")))
+    for name, value in asdict(config).items():
+        if before[name] != value:
+            raise HeadsieveError(
+                f"The study in {folder} has {name} = {before[name]!r}, not {value!r}; resume it "
+                "with the options it was started with."
+            )
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file so that it is whole or absent.
+
+    Raises
+    ------
+    HeadsieveError
+        If it cannot be written.
+    """
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}-", delete=False
+        ) as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        # Temporary files are private; results are as readable as any other file.
+        mask = os.umask(0)
+        os.umask(mask)
+        Path(file.name).chmod(0o666 & ~mask)
+        Path(file.name).replace(path)
+    except OSError as error:
+        raise _cannot_write(path.parent, error) from None
+
+
+def _cannot_write(folder: Path, error: OSError) -> HeadsieveError:
+    return HeadsieveError(f"Cannot write in the run folder {folder}: {error.strerror}.")

@@ -1,0 +1,105 @@
+"""Scoring tasks with and without heads, outside any search."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from headsieve.errors import HeadsieveError
+from headsieve.measure.items import tokenize
+from headsieve.measure.journal import Journal
+from headsieve.measure.measurer import Measurer
+from headsieve.models.heads import Head
+from headsieve.progress import Progress
+from headsieve.results import TaskScore
+from headsieve.scores import Score
+from headsieve.sensing.problem import to_masks
+from headsieve.tasks.selection import by_name
+from headsieve.verify import claim, mean_interval
+
+if TYPE_CHECKING:
+    from headsieve.models.loading import Model
+
+
+def score(
+    model: Model,
+    tasks: Sequence[str],
+    *,
+    knockout: Sequence[Head | str] | None = None,
+    seed: int = 0,
+    limit: int | None = None,
+    batch_size: int | Literal["auto"] = "auto",
+    progress: Progress | None = None,
+) -> dict[str, TaskScore]:
+    """Measure tasks on all their items but the few-shot examples.
+
+    Parameters
+    ----------
+    model : Model
+    tasks : sequence of str
+        Built-in names or task files.
+    knockout : sequence of Head or str, optional
+        Heads to knock out.
+    seed : int
+        Of the choice of few-shot examples, and of items where there is a limit.
+    limit : int, optional
+        Items of each task at most.
+    batch_size : int or "auto"
+    progress : Progress, optional
+
+    Returns
+    -------
+    dict of str to TaskScore
+
+    Raises
+    ------
+    HeadsieveError
+        If a task or head is unknown.
+    """
+    progress = progress or Progress()
+    if limit is not None and limit < 1:
+        raise HeadsieveError(f"The limit must be at least 1 item, not {limit}.")
+    if seed < 0:
+        raise HeadsieveError(f"The seed must be 0 or more, not {seed}.")
+    columns = () if knockout is None else tuple(sorted(model.geometry.columns(knockout)))
+    if knockout is not None and not columns:
+        raise HeadsieveError("No heads to knock out were given.")
+    item_sets = {}
+    for name, task in by_name(tasks, {}).items():
+        prefix, items = task.examples(seed)
+        item_sets[name] = tokenize(items[:limit], prefix, task.kind, model.tokenizer)
+    measurer = Measurer(
+        model,
+        item_sets,
+        Journal(),
+        batch_size=batch_size,
+        on_measured=lambda _name, count: progress.advance(count),
+    )
+    masks = to_masks([(), columns] if columns else [()], len(model.geometry))
+    progress.stage("Scoring", len(masks) * len(item_sets))
+    rng = np.random.default_rng([seed, 1])
+    results: dict[str, TaskScore] = {}
+    for name, item_set in item_sets.items():
+        before, *after = measurer.measure(masks, name)
+        metric = "log_prob" if item_set.kind == "text" else "accuracy"
+        results[name] = _task_score(metric, before, after[0] if after else None, rng)
+    return results
+
+
+def _task_score(
+    metric: str, before: Score, after: Score | None, rng: np.random.Generator
+) -> TaskScore:
+    if after is not None:
+        return TaskScore(**claim(metric, before, after, rng).model_dump())
+    return TaskScore.model_validate(
+        {
+            "metric": metric,
+            "items": len(before.value),
+            "baseline": before.metric,
+            "knocked_out": None,
+            "drop": None,
+            "ci": mean_interval(before.value, rng),
+        }
+    )

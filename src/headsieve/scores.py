@@ -1,0 +1,44 @@
+"""Scores: what measuring a task under one mask gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+# One hopeless item cannot dominate a mean: no answer counts as less likely than exp(-12).
+LOG_PROB_FLOOR = -12.0
+
+
+@dataclass(frozen=True)
+class Score:
+    """Scores of one task's items under one mask.
+
+    Attributes
+    ----------
+    log_prob : ndarray of float, shape (items,)
+        Log-probability of the right answer, in nats: of the whole answer; for choices among the
+        choices; for plain text the mean over its tokens.
+    value : ndarray of float, shape (items,)
+        The task's own metric: 1 for a right answer and 0 for a wrong one, or for plain text
+        `log_prob`.
+    """
+
+    log_prob: NDArray[np.float64]
+    value: NDArray[np.float64]
+
+    @property
+    def search(self) -> float:
+        """The search score: mean log-probability of the right answer, floored item by item."""
+        return float(np.maximum(self.log_prob, LOG_PROB_FLOOR).mean())
+
+    @property
+    def expected_accuracy(self) -> float:
+        """Mean probability of the right answer: the accuracy when answers are sampled."""
+        return float(np.exp(self.log_prob).mean())
+
+    @property
+    def metric(self) -> float:
+        """The claim metric: accuracy, or mean log-probability a token."""
+        return float(self.value.mean())

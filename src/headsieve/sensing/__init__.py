@@ -1,0 +1,1 @@
+"""Sensing: which masks to measure, and what their scores say about heads. Knows no model."""

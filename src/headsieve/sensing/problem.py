@@ -1,0 +1,141 @@
+"""What a search is given, what it asks for, and what it has been told."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headsieve.scores import Score
+
+Masks = NDArray[np.bool_]
+Columns = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One capability to localize.
+
+    Attributes
+    ----------
+    heads : int
+        Heads of the model, the columns of every mask.
+    capability : str
+    controls : mapping of str to float
+        Each control's name and how much of its metric a chosen set may cost it.
+    budget : int
+        Evaluations of the capability that the search may ask for.
+    set_size : int
+        Heads in the set to be found, at most.
+    seed : int
+    in_nats : frozenset of str
+        Tasks whose metric is a log-probability, not an accuracy.
+    """
+
+    heads: int
+    capability: str
+    controls: Mapping[str, float]
+    budget: int
+    set_size: int
+    seed: int
+    in_nats: frozenset[str] = frozenset()
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The capability, then its controls."""
+        return (self.capability, *self.controls)
+
+
+@dataclass(frozen=True)
+class Question:
+    """Masks to be measured, shape (masks, heads), on these tasks."""
+
+    masks: Masks
+    tasks: tuple[str, ...]
+
+
+Answer = Mapping[str, Sequence[Score]]
+
+
+@dataclass
+class Ledger:
+    """Everything a search has been told.
+
+    Attributes
+    ----------
+    problem : Problem
+    scores : dict
+        For each task, the score of each set of heads (ascending columns; ``()`` for the
+        unmodified model).
+    """
+
+    problem: Problem
+    scores: dict[str, dict[Columns, Score]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.scores = {task: {} for task in self.problem.tasks}
+
+    def ask(
+        self, sets: Sequence[Columns], tasks: Sequence[str]
+    ) -> Generator[Question, Answer, None]:
+        """Ask for what is not known yet of these sets of heads, and note the answer.
+
+        Use it as ``yield from ledger.ask(...)`` within a strategy.
+        """
+        for task in tasks:
+            unknown = [chosen for chosen in dict.fromkeys(sets) if chosen not in self.scores[task]]
+            if not unknown:
+                continue
+            answer = yield Question(to_masks(unknown, self.problem.heads), (task,))
+            self.scores[task].update(zip(unknown, answer[task], strict=True))
+
+    @property
+    def spent(self) -> int:
+        """Evaluations of the capability so far."""
+        return len(self.scores[self.problem.capability])
+
+    @property
+    def left(self) -> int:
+        """Evaluations of the capability that the budget still allows."""
+        return self.problem.budget - self.spent
+
+    @property
+    def control_evaluations(self) -> int:
+        """Evaluations of controls so far."""
+        return sum(len(self.scores[task]) for task in self.problem.controls)
+
+    def drop(self, task: str, chosen: Columns) -> float:
+        """How much a measured set costs a task: in expected accuracy, or in nats for `in_nats`.
+
+        Expected accuracy is the mean probability of the right answer. A few dozen items that are
+        right or wrong resolve no loss of 0.05, and whatever luck the unmodified model had on them
+        looks like a loss under every mask; probabilities move smoothly and without that bias.
+        """
+        before, after = self.scores[task][()], self.scores[task][chosen]
+        if task in self.problem.in_nats:
+            return before.metric - after.metric
+        return before.expected_accuracy - after.expected_accuracy
+
+    def complete(self) -> list[Columns]:
+        """Sets measured on the capability and on every control, the unmodified model left out."""
+        known = self.scores[self.problem.capability]
+        return [
+            chosen
+            for chosen in known
+            if chosen and all(chosen in self.scores[task] for task in self.problem.controls)
+        ]
+
+
+def to_masks(sets: Sequence[Columns], heads: int) -> Masks:
+    """Sets of heads as masks, shape (sets, heads)."""
+    masks = np.zeros((len(sets), heads), dtype=bool)
+    for mask, chosen in zip(masks, sets, strict=True):
+        mask[list(chosen)] = True
+    return masks
+
+
+def to_sets(masks: Masks) -> list[Columns]:
+    """Masks as sets of heads."""
+    return [tuple(int(column) for column in np.flatnonzero(mask)) for mask in masks]

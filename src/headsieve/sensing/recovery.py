@@ -1,0 +1,165 @@
+"""Recovery: from the scores of masks to the effect of each head, with uncertainty."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.linear_model import Lasso
+
+from headsieve.scores import LOG_PROB_FLOOR, Score
+from headsieve.sensing.problem import Columns, Ledger, Masks, to_masks
+
+FloatArray = NDArray[np.float64]
+
+PAPER_ALPHA = 0.01
+_RESAMPLINGS = 200
+_CONFIDENCE = 0.95
+
+
+def lasso(masks: Masks, scores: FloatArray, alpha: float = PAPER_ALPHA) -> FloatArray:
+    """Effects by the Lasso on z-scored scores, the paper's decoder (arXiv 2603.03335).
+
+    Parameters
+    ----------
+    masks : ndarray of bool, shape (masks, heads)
+    scores : ndarray of float, shape (masks,)
+    alpha : float
+        Weight of the l1 penalty, for scores of unit variance.
+
+    Returns
+    -------
+    ndarray of float, shape (heads,)
+        Change of the score when the head is knocked out, in the score's own unit.
+    """
+    spread = float(scores.std())
+    if spread == 0:
+        return np.zeros(masks.shape[1])
+    standard = (scores - scores.mean()) / spread
+    fitted = Lasso(alpha=alpha, max_iter=20_000).fit(masks.astype(float), standard)
+    return np.asarray(fitted.coef_, dtype=np.float64) * spread
+
+
+@dataclass(frozen=True)
+class Effects:
+    """What is known of every head, all arrays of length heads.
+
+    Attributes
+    ----------
+    effect : ndarray
+        Change of the capability's search score (nats) when the head is knocked out.
+    low, high : ndarray
+        Ends of its 95 % interval.
+    selection : ndarray
+        Share of resamplings of masks and items in which the head is among the best.
+    control_effect : ndarray
+        Its worst (most negative) effect on a control's search score.
+    general : tuple of int
+        Heads that the capability needs but most controls need as well, worst first.
+    """
+
+    effect: FloatArray
+    low: FloatArray
+    high: FloatArray
+    selection: FloatArray
+    control_effect: FloatArray
+    general: Columns
+
+
+def item_matrix(scores: Sequence[Score]) -> FloatArray:
+    """Floored log-probabilities, shape (masks, items)."""
+    return np.maximum(np.stack([score.log_prob for score in scores]), LOG_PROB_FLOOR)
+
+
+@dataclass(frozen=True)
+class _TaskData:
+    """One task's measurements: random and larger masks to decode, single knockouts to read off."""
+
+    base: FloatArray  # (items,)
+    masks: Masks  # (masks, heads)
+    items: FloatArray  # (masks, items)
+    singles: NDArray[np.int64]
+    single_items: FloatArray  # (singles, items)
+
+    def effects(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> FloatArray:
+        """Effects from a selection of masks and of items."""
+        effect = np.zeros(self.masks.shape[1])
+        if len(rows) > 1:
+            effect = lasso(self.masks[rows], self.items[np.ix_(rows, columns)].mean(axis=1))
+        if len(self.singles):
+            base = self.base[columns].mean()
+            effect[self.singles] = self.single_items[:, columns].mean(axis=1) - base
+        return effect
+
+
+def _task_data(scores: Mapping[Columns, Score], heads: int) -> _TaskData | None:
+    if () not in scores:
+        return None
+    singles = [chosen for chosen in scores if len(chosen) == 1]
+    others = [chosen for chosen in scores if len(chosen) > 1]
+    base = item_matrix([scores[()]])[0]
+    empty = np.zeros((0, len(base)))
+    return _TaskData(
+        base,
+        to_masks(others, heads),
+        item_matrix([scores[chosen] for chosen in others]) if others else empty,
+        np.array([chosen[0] for chosen in singles], dtype=np.int64),
+        item_matrix([scores[chosen] for chosen in singles]) if singles else empty,
+    )
+
+
+def decode(ledger: Ledger, task: str) -> FloatArray:
+    """Effect of every head on a task's search score: measured alone, or else by the Lasso.
+
+    Returns
+    -------
+    ndarray of float, shape (heads,)
+    """
+    data = _task_data(ledger.scores[task], ledger.problem.heads)
+    if data is None:
+        return np.zeros(ledger.problem.heads)
+    return data.effects(np.arange(len(data.masks)), np.arange(len(data.base)))
+
+
+def estimate(ledger: Ledger, rng: np.random.Generator) -> Effects:
+    """Effects of all heads, with intervals and selection probabilities by the bootstrap.
+
+    Masks and items are resampled together, `_RESAMPLINGS` times.
+    """
+    problem = ledger.problem
+    effects = {task: decode(ledger, task) for task in problem.tasks}
+    effect = effects[problem.capability]
+    data = _task_data(ledger.scores[problem.capability], problem.heads)
+    resampled = np.tile(effect, (_RESAMPLINGS, 1))
+    selected = np.zeros((_RESAMPLINGS, problem.heads), dtype=bool)
+    controls = np.array([effects[task] for task in problem.controls])
+    worst = controls.min(axis=0) if len(controls) else np.zeros(problem.heads)
+    if data is not None:
+        for number in range(_RESAMPLINGS):
+            rows = rng.integers(len(data.masks), size=len(data.masks))
+            columns = rng.integers(len(data.base), size=len(data.base))
+            resampled[number] = data.effects(rows, columns)
+            selectivity = resampled[number] - np.minimum(worst, 0)
+            best = np.argsort(selectivity, kind="stable")[: problem.set_size]
+            selected[number, best] = selectivity[best] < 0
+    tail = 100 * (1 - _CONFIDENCE) / 2
+    low, high = np.percentile(resampled, [tail, 100 - tail], axis=0)
+    return Effects(
+        effect,
+        np.minimum(low, effect),
+        np.maximum(high, effect),
+        selected.mean(axis=0),
+        worst,
+        _general(effect, high, controls),
+    )
+
+
+def _general(effect: FloatArray, high: FloatArray, controls: FloatArray) -> Columns:
+    """Heads that the capability needs and at least half of the controls need half as much."""
+    if not len(controls):
+        return ()
+    shared = (controls <= effect / 2).mean(axis=0) >= 0.5
+    needed = np.flatnonzero((high < 0) & shared)
+    return tuple(int(column) for column in needed[np.argsort(effect[needed])])

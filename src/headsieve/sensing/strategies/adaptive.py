@@ -1,0 +1,216 @@
+"""The default search: screen with random masks, look at candidates alone, then build sets."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+
+import numpy as np
+
+from headsieve.errors import HeadsieveError
+from headsieve.sensing.choice import best_set, frontier
+from headsieve.sensing.designs import stratified
+from headsieve.sensing.problem import Answer, Columns, Ledger, Problem, Question, to_sets
+from headsieve.sensing.recovery import FloatArray, decode, estimate
+from headsieve.sensing.strategies.recommendation import Recommendation
+
+PILOT_DENSITIES = (0.02, 0.04, 0.08)
+PILOT_MASKS = 2
+# The unmodified model, the pilot, and a few evaluations for each stage that follows.
+SMALLEST_BUDGET = 1 + PILOT_MASKS * len(PILOT_DENSITIES) + 13
+# Shares of the budget: until the end of the screening, and of the single knockouts.
+SCREENED = 0.45
+SINGLED = 0.70
+# Masks tell most when they take about half of what the capability has.
+_AIM = 0.5
+_SINGLES_AT_ONCE = 6
+# How many of the best sets so far are extended.
+_BEAM = 3
+# What controls lose beyond what they may counts so many times what the capability loses.
+_EXCESS_WEIGHT = 5.0
+# A set is measured if it promises to take this share of the capability more than the best one.
+_SMALLEST_GAIN = 0.005
+
+Search = Generator[Question, Answer, Recommendation]
+Step = Generator[Question, Answer, None]
+
+
+def adaptive(problem: Problem) -> Search:
+    """Find a selective set of heads inside one budget of evaluations.
+
+    1. Measure the unmodified model, and two random masks at each of three densities.
+    2. Screen at the density whose masks hurt but do not destroy, on the capability and controls.
+    3. Decode effects with the Lasso, and knock out the most promising heads one by one.
+    4. Build sets from the best, one head at a time, keeping a beam of the best sets; controls are
+       measured only for sets that do enough to the capability.
+    5. Choose, among all measured sets, the one with the largest drop that costs no control more
+       than it may.
+
+    Raises
+    ------
+    HeadsieveError
+        If the budget is too small for all stages.
+    """
+    if problem.budget < SMALLEST_BUDGET:
+        raise HeadsieveError(
+            f"A budget of {problem.budget} is too small for the adaptive search, whose pilot and "
+            f"later stages need {SMALLEST_BUDGET}; raise --budget."
+        )
+    rng = np.random.default_rng(problem.seed)
+    ledger = Ledger(problem)
+    yield from ledger.ask([()], problem.tasks)
+    yield from _screen(ledger, rng)
+    yield from _singles(ledger)
+    yield from _sets(ledger)
+    effects = estimate(ledger, rng)
+    selected = best_set(ledger)
+    return Recommendation(
+        selected=tuple(sorted(selected, key=lambda head: effects.effect[head])),
+        effects=effects,
+        frontier=frontier(ledger),
+        evaluations=ledger.spent,
+        control_evaluations=ledger.control_evaluations,
+    )
+
+
+def _screen(ledger: Ledger, rng: np.random.Generator) -> Step:
+    problem = ledger.problem
+    used = np.zeros(problem.heads, dtype=np.int64)
+    remaining: list[float] = []
+    for density in PILOT_DENSITIES:
+        masks = stratified(PILOT_MASKS, problem.heads, density, rng, used=used)
+        used += masks.sum(axis=0)
+        sets = to_sets(masks)
+        yield from ledger.ask(sets, problem.tasks)
+        remaining.append(float(np.mean([_remaining(ledger, chosen) for chosen in sets])))
+    density = PILOT_DENSITIES[int(np.argmin(np.abs(np.array(remaining) - _AIM)))]
+    count = int(SCREENED * problem.budget) - ledger.spent
+    masks = stratified(count, problem.heads, density, rng, used=used)
+    yield from ledger.ask(to_sets(masks), problem.tasks)
+
+
+def _remaining(ledger: Ledger, chosen: Columns) -> float:
+    """Share of the capability that is left under a mask."""
+    capability = ledger.problem.capability
+    return 1 - ledger.drop(capability, chosen) / ledger.scores[capability][()].expected_accuracy
+
+
+def _singles(ledger: Ledger) -> Step:
+    """Knock out the most promising heads alone, deciding anew after each few."""
+    last = int(SINGLED * ledger.problem.budget)
+    while (count := min(_SINGLES_AT_ONCE, last - ledger.spent)) > 0:
+        yield from ledger.ask(_candidates(ledger)[:count], ledger.problem.tasks)
+
+
+def _candidates(ledger: Ledger) -> list[Columns]:
+    """Heads not yet knocked out alone, the most selective by what is known so far first."""
+    order = np.argsort(_selectivity(ledger), kind="stable")
+    measured = {chosen for chosen in ledger.complete() if len(chosen) == 1}
+    return [(int(head),) for head in order if (int(head),) not in measured]
+
+
+def _selectivity(ledger: Ledger) -> FloatArray:
+    """Standardised effect on the capability less the worst on a control, for every head."""
+    problem = ledger.problem
+    scaled = {task: decode(ledger, task) / _scale(ledger, task) for task in problem.tasks}
+    effect = scaled[problem.capability]
+    if not problem.controls:
+        return effect
+    worst: FloatArray = np.min([scaled[task] for task in problem.controls], axis=0)
+    return effect - np.minimum(worst, 0)
+
+
+def _scale(ledger: Ledger, task: str) -> float:
+    """How far random masks move a task's search score: what an effect on it is worth."""
+    scores = [score.search for chosen, score in ledger.scores[task].items() if len(chosen) > 1]
+    return float(np.std(scores)) + 1e-3
+
+
+def _sets(ledger: Ledger) -> Step:
+    """Build sets out of measured heads while one promises a gain, else look at further heads."""
+    problem = ledger.problem
+    while ledger.left > 0:
+        proposal = _proposal(ledger)
+        if proposal is None:
+            candidates = _candidates(ledger)[: min(_SINGLES_AT_ONCE, ledger.left)]
+            if not candidates:
+                return
+            yield from ledger.ask(candidates, problem.tasks)
+            continue
+        yield from ledger.ask([proposal], [problem.capability])
+        best = best_set(ledger)
+        # Controls are worth measuring only for a set that does more to the capability.
+        if not best or ledger.drop(problem.capability, proposal) > ledger.drop(
+            problem.capability, best
+        ):
+            yield from ledger.ask([proposal], list(problem.controls))
+
+
+def _proposal(ledger: Ledger) -> Columns | None:
+    """The unmeasured set that promises most: a good set with one head more, or one exchanged.
+
+    A promise assumes that what heads cost the controls adds up, and that a further head takes its
+    share of what is left of the capability. None if nothing promises a gain.
+    """
+    problem = ledger.problem
+    known = ledger.scores[problem.capability]
+    complete = ledger.complete()
+    singles = [_estimate(ledger, chosen) for chosen in complete if len(chosen) == 1]
+    measured = [_estimate(ledger, chosen) for chosen in complete if len(chosen) <= problem.set_size]
+    measured.sort(key=lambda one: -_worth(ledger, one))
+    proposals: dict[Columns, float] = {}
+    for start in measured[:_BEAM]:
+        bases = [start]
+        if len(start.heads) == problem.set_size:
+            alone = {one.heads[0]: one for one in singles}
+            bases = [start.less(alone[head]) for head in start.heads if head in alone]
+        for base in bases:
+            for single in singles:
+                promise = base.plus(single)
+                if len(promise.heads) > len(base.heads) and promise.heads not in known:
+                    proposals[promise.heads] = _worth(ledger, promise)
+    if not proposals:
+        return None
+    best = max(proposals, key=lambda heads: (proposals[heads], heads))
+    gain = proposals[best] - (_worth(ledger, measured[0]) if measured else 0.0)
+    return best if gain > _SMALLEST_GAIN else None
+
+
+@dataclass(frozen=True)
+class _Estimate:
+    """What a set costs, measured or promised: share of the capability lost, and controls' drops."""
+
+    heads: Columns
+    lost: float
+    controls: FloatArray
+
+    def plus(self, single: _Estimate) -> _Estimate:
+        """With one head more."""
+        return _Estimate(
+            tuple(sorted({*self.heads, *single.heads})),
+            self.lost + (1 - self.lost) * single.lost,
+            self.controls + single.controls,
+        )
+
+    def less(self, single: _Estimate) -> _Estimate:
+        """With one head fewer."""
+        return _Estimate(
+            tuple(head for head in self.heads if head not in single.heads),
+            1 - (1 - self.lost) / max(1 - single.lost, 0.05),
+            self.controls - single.controls,
+        )
+
+
+def _estimate(ledger: Ledger, chosen: Columns) -> _Estimate:
+    return _Estimate(
+        chosen,
+        1 - _remaining(ledger, chosen),
+        np.array([ledger.drop(task, chosen) for task in ledger.problem.controls]),
+    )
+
+
+def _worth(ledger: Ledger, one: _Estimate) -> float:
+    """Share of the capability that is lost, less what controls lose beyond what they may."""
+    allowed = np.array(list(ledger.problem.controls.values()))
+    excess = np.maximum(one.controls - allowed, 0).sum()
+    return one.lost - _EXCESS_WEIGHT * float(excess)

@@ -1,0 +1,436 @@
+"""The whole job: find the heads of capabilities, confirm them, keep everything."""
+
+from __future__ import annotations
+
+import datetime
+import platform
+import resource
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Self
+
+import numpy as np
+from pydantic import ValidationError
+
+from headsieve.errors import HeadsieveError
+from headsieve.measure.journal import Journal
+from headsieve.progress import Progress
+from headsieve.report.curve import Curve
+from headsieve.report.figures import file_names, save_figures
+from headsieve.report.tables import heads_csv, read_general
+from headsieve.results import (
+    SCHEMA,
+    CapabilityResult,
+    Cost,
+    Evaluations,
+    FrontierPoint,
+    HeadResult,
+    ModelInfo,
+    Result,
+)
+from headsieve.runs import RESULT_FILE, STUDY_FILE, Config, open_run, write_atomically
+from headsieve.scores import Score
+from headsieve.sensing.problem import Columns, Masks, Problem, to_masks
+from headsieve.sensing.recovery import Effects
+from headsieve.sensing.strategies import Strategy, find_strategy
+from headsieve.sensing.strategies.recommendation import Recommendation
+from headsieve.tasks.selection import select_tasks
+from headsieve.verify import RANDOM_SETS, mean_interval, verify
+from headsieve.workbench import Workbench
+
+if TYPE_CHECKING:
+    from headsieve.models.heads import Head
+    from headsieve.models.loading import Model
+
+# A log-probability a token may fall by so many nats for each unit of accuracy allowed.
+NATS_PER_ACCURACY = 2.0
+
+_FIGURES = "figures"
+_HEADS_FILE = "heads.csv"
+
+
+@dataclass(frozen=True)
+class Study:
+    """A finished study.
+
+    Attributes
+    ----------
+    config : Config
+    result : Result
+        What ``result.json`` holds.
+    general : dict
+        For each capability, the heads that it needs but most controls need as well.
+    curves : dict
+        For each capability, all tasks' held-out metrics with 0 to K of its heads knocked out.
+    folder : Path or None
+        Where it is kept.
+    """
+
+    config: Config
+    result: Result
+    general: dict[str, list[str]]
+    curves: dict[str, Curve]
+    folder: Path | None = None
+
+    def __getitem__(self, capability: str) -> CapabilityResult:
+        """The result of one capability."""
+        return self.result.capabilities[capability]
+
+    def save(self, folder: Path) -> None:
+        """Write figures, tables and, last, ``result.json`` into a run folder.
+
+        Raises
+        ------
+        HeadsieveError
+            If the folder cannot be written.
+        """
+        figures = folder / _FIGURES
+        try:
+            save_figures(self.result.capabilities, self.curves, figures)
+        except OSError as error:
+            raise HeadsieveError(f"Cannot write figures in {figures}: {error.strerror}.") from None
+        for name, stem in file_names(self.curves).items():
+            write_atomically(figures / f"{stem}-curve.csv", self.curves[name].to_csv())
+        write_atomically(folder / _HEADS_FILE, heads_csv(self.result.capabilities, self.general))
+        write_atomically(folder / RESULT_FILE, self.result.to_json())
+
+    @classmethod
+    def load(cls, folder: Path | str) -> Self:
+        """Read a finished study from its run folder.
+
+        Raises
+        ------
+        HeadsieveError
+            If the folder holds no finished study.
+        """
+        folder = Path(folder)
+        try:
+            config = Config.from_toml((folder / STUDY_FILE).read_text(encoding="utf-8"))
+            result = Result.from_json((folder / RESULT_FILE).read_text(encoding="utf-8"))
+            curves = {
+                name: Curve.from_csv(
+                    (folder / _FIGURES / f"{stem}-curve.csv").read_text(encoding="utf-8")
+                )
+                for name, stem in file_names(result.capabilities).items()
+            }
+            general = read_general((folder / _HEADS_FILE).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise HeadsieveError(
+                f"{folder} holds no finished study ({error.filename} cannot be read)."
+            ) from None
+        except ValidationError as error:
+            raise HeadsieveError(
+                f"{folder / RESULT_FILE} is not a result of schema {SCHEMA}: "
+                f"{error.errors()[0]['msg']}."
+            ) from None
+        return cls(config, result, general, curves, folder)
+
+
+def locate(
+    model: Model,
+    capabilities: Sequence[str],
+    *,
+    controls: Sequence[str] | None = None,
+    budget: int = 100,
+    heads: int = 5,
+    max_control_drop: float = 0.05,
+    strategy: str = "adaptive",
+    seed: int = 0,
+    limit: int | None = None,
+    batch_size: int | Literal["auto"] = "auto",
+    out: Path | str | None = None,
+    resume: bool = False,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> Study:
+    """Find the heads that each capability depends on, and confirm them on held-out items.
+
+    Parameters
+    ----------
+    model : Model
+    capabilities : sequence of str
+        Built-in names or task files. Each is also a control for the others.
+    controls : sequence of str, optional
+        Tasks that should survive. By default the other capabilities, filled up to five from a
+        fixed set of built-in tasks, and plain text.
+    budget : int
+        Evaluations on each capability; those on controls come on top and are counted apart.
+    heads : int
+        Heads in a set, at most.
+    max_control_drop : float
+        How much accuracy a chosen set may cost any control on search items (plain text: twice as
+        many nats a token).
+    strategy : {"adaptive", "paper", "exhaustive"}
+    seed : int
+        Of the split of items, the masks and the resampling.
+    limit : int, optional
+        Search items of each task at most, and held-out items too.
+    batch_size : int or "auto"
+        Masks measured in one forward pass.
+    out : path, optional
+        Run folder. Without it nothing is written, and an interrupted study cannot be resumed.
+    resume : bool
+        Continue the study in `out`.
+    force : bool
+        Search even for a capability that the model hardly has.
+    progress : Progress, optional
+
+    Returns
+    -------
+    Study
+
+    Raises
+    ------
+    HeadsieveError
+        If anything that was asked for cannot be done.
+    """
+    progress = progress or Progress()
+    search = find_strategy(strategy)
+    _check_options(model, budget, heads, max_control_drop, seed, limit, batch_size)
+    named, others = select_tasks(capabilities, controls)
+    config = Config(
+        model=model.name,
+        revision=model.revision,
+        dtype=model.dtype,
+        device=model.device.type,
+        fingerprint=model.fingerprint,
+        capabilities=tuple(capabilities),
+        controls=tuple(others if controls is None else controls),
+        budget=budget,
+        heads=heads,
+        max_control_drop=max_control_drop,
+        strategy=strategy,
+        seed=seed,
+        limit=limit,
+        batch_size=batch_size,
+    )
+    folder = None if out is None else Path(out)
+    with _journal(folder, config, resume=resume) as journal:
+        bench = Workbench(
+            model,
+            named,
+            others,
+            journal,
+            seed=seed,
+            limit=limit,
+            batch_size=batch_size,
+            progress=progress,
+        )
+        bench.check_baselines(force=force)
+        located = {name: _locate(bench, config, name, search) for name in named}
+        study = _study(bench, config, located, folder)
+        if folder is not None:
+            study.save(folder)
+    return study
+
+
+@dataclass(frozen=True)
+class _Located:
+    """What is found of one capability."""
+
+    result: CapabilityResult
+    general: list[str]
+    curve: Curve
+
+
+def _locate(bench: Workbench, config: Config, capability: str, strategy: Strategy) -> _Located:
+    """Search for one capability's heads, verify them, and measure them one after the other."""
+    problem = _problem(bench, config, capability)
+    bench.progress.stage(f"Searching {capability}", config.budget * len(problem.tasks))
+    found = _search(strategy, problem, bench.search)
+
+    masks_verified = 2 + max(len(found.selected) - 1, 0)
+    bench.progress.stage(
+        f"Verifying {capability}", RANDOM_SETS + masks_verified * len(problem.tasks)
+    )
+    rng = np.random.default_rng([config.seed, 1])
+    metrics = {task: bench.metrics[task] for task in problem.tasks}
+    verification = verify(found.selected, capability, metrics, problem.heads, bench.held_out, rng)
+    curve = _curve(bench, capability, found.selected, metrics, rng)
+
+    names = [str(head) for head in bench.model.geometry.heads]
+    result = CapabilityResult(
+        heads=_head_results(found.effects, bench.model.geometry.heads),
+        selected=[names[column] for column in found.selected],
+        frontier=[
+            FrontierPoint(
+                heads=[names[column] for column in point.heads],
+                drop=point.drop,
+                worst_control_drop=point.worst_control_drop,
+            )
+            for point in found.frontier
+        ],
+        evaluations=Evaluations(capability=found.evaluations, controls=found.control_evaluations),
+        verification=verification,
+    )
+    return _Located(result, [names[column] for column in found.effects.general], curve)
+
+
+def _problem(bench: Workbench, config: Config, capability: str) -> Problem:
+    in_nats = frozenset(name for name, metric in bench.metrics.items() if metric == "log_prob")
+    return Problem(
+        heads=len(bench.model.geometry),
+        capability=capability,
+        controls={
+            name: config.max_control_drop * (NATS_PER_ACCURACY if name in in_nats else 1.0)
+            for name in bench.tasks
+            if name != capability
+        },
+        budget=config.budget,
+        set_size=config.heads,
+        seed=config.seed,
+        in_nats=in_nats,
+    )
+
+
+def _search(
+    strategy: Strategy, problem: Problem, measure: Callable[[Masks, str], list[Score]]
+) -> Recommendation:
+    """Answer a strategy's questions until it recommends a set."""
+    search = strategy(problem)
+    try:
+        question = next(search)
+        while True:
+            question = search.send({task: measure(question.masks, task) for task in question.tasks})
+    except StopIteration as stop:
+        found: Recommendation = stop.value
+        return found
+
+
+def _curve(
+    bench: Workbench,
+    capability: str,
+    selected: Columns,
+    metrics: Mapping[str, str],
+    rng: np.random.Generator,
+) -> Curve:
+    """Held-out metrics with 0 to all of the selected heads knocked out, best first."""
+    heads = bench.model.geometry.heads
+    masks = to_masks([selected[:count] for count in range(len(selected) + 1)], len(heads))
+    scores = {name: bench.held_out(masks, name) for name in metrics}
+    return Curve(
+        heads=tuple(str(heads[column]) for column in selected),
+        metric=dict(metrics),
+        values={name: tuple(score.metric for score in found) for name, found in scores.items()},
+        capability=capability,
+        ci=tuple(mean_interval(score.value, rng) for score in scores[capability]),
+    )
+
+
+def _head_results(effects: Effects, heads: Sequence[Head]) -> list[HeadResult]:
+    return [
+        HeadResult(
+            head=str(heads[column]),
+            layer=heads[column].layer,
+            index=heads[column].index,
+            effect=float(effects.effect[column]),
+            ci=(float(effects.low[column]), float(effects.high[column])),
+            selection=float(effects.selection[column]),
+            control_effect=float(effects.control_effect[column]),
+        )
+        for column in np.argsort(effects.effect, kind="stable")
+    ]
+
+
+def _check_options(
+    model: Model,
+    budget: int,
+    heads: int,
+    max_control_drop: float,
+    seed: int,
+    limit: int | None,
+    batch_size: int | str,
+) -> None:
+    total = len(model.geometry)
+    checks = [
+        (budget >= 1, f"The budget must be at least 1, not {budget}."),
+        (heads >= 1, f"The number of heads must be at least 1, not {heads}."),
+        (heads <= total, f"The model has {total} heads; a set of {heads} cannot be found in it."),
+        (
+            0 <= max_control_drop <= 1,
+            f"The largest control drop must be from 0 to 1, not {max_control_drop}.",
+        ),
+        (seed >= 0, f"The seed must be 0 or more, not {seed}."),
+        (limit is None or limit >= 5, f"The limit must be at least 5 items, not {limit}."),
+        (
+            batch_size == "auto" or (isinstance(batch_size, int) and batch_size >= 1),
+            f"The batch size must be auto or at least 1, not {batch_size}.",
+        ),
+    ]
+    for holds, sentence in checks:
+        if not holds:
+            raise HeadsieveError(sentence)
+
+
+@contextmanager
+def _journal(folder: Path | None, config: Config, *, resume: bool) -> Iterator[Journal]:
+    if folder is None:
+        if resume:
+            raise HeadsieveError("To resume a study, name its run folder.")
+        journal = Journal()
+        try:
+            yield journal
+        finally:
+            journal.close()
+        return
+    with open_run(folder, config, resume=resume) as path:
+        journal = Journal(path)
+        try:
+            yield journal
+        finally:
+            journal.close()
+
+
+def _study(
+    bench: Workbench, config: Config, located: Mapping[str, _Located], folder: Path | None
+) -> Study:
+    model = bench.model
+    evaluations, tokens, seconds = bench.journal.totals()
+    result = Result(
+        schema=1,
+        headsieve=metadata.version("headsieve"),
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        seed=config.seed,
+        command=config.command,
+        model=ModelInfo(
+            name=model.name,
+            revision=model.revision,
+            architecture=type(model.hf).__name__,
+            layers=len(model.geometry.layers) + len(model.geometry.uncovered),
+            heads=len(model.geometry),
+            dtype=model.dtype,
+            device=model.device.type,
+            fingerprint=model.fingerprint,
+        ),
+        capabilities={name: one.result for name, one in located.items()},
+        cost=Cost(
+            evaluations=evaluations,
+            tokens=tokens,
+            seconds=seconds,
+            peak_memory_bytes=_peak_memory(),
+        ),
+        versions={
+            "python": platform.python_version(),
+            **{
+                package: metadata.version(package)
+                for package in ("torch", "transformers", "numpy", "scikit-learn", "scipy")
+            },
+        },
+    )
+    return Study(
+        config,
+        result,
+        {name: one.general for name, one in located.items()},
+        {name: one.curve for name, one in located.items()},
+        folder,
+    )
+
+
+def _peak_memory() -> int:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # Linux counts in KiB, macOS in bytes.
+    return peak if sys.platform == "darwin" else peak * 1024

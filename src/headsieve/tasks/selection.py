@@ -1,0 +1,89 @@
+"""Which tasks a study is about: the capabilities that were named, and their controls."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from headsieve.errors import HeadsieveError
+from headsieve.tasks import load_task
+from headsieve.tasks.task import Task
+
+# Controls when none are named: cheap to measure and different in kind, filled up to so many.
+DEFAULT_CONTROLS = (
+    *("copying", "plural", "capital", "addition", "agreement"),
+    *("category", "first-letter", "capitalize", "antonym"),
+)
+CONTROL_COUNT = 5
+TEXT_CONTROL = "text"
+
+# Two tasks are about the same thing when this share of the smaller one's items is in both.
+_SAME_SUBJECT = 0.1
+
+
+def select_tasks(
+    capabilities: Sequence[str], controls: Sequence[str] | None
+) -> tuple[dict[str, Task], dict[str, Task]]:
+    """Load capabilities and controls, by the names under which results list them.
+
+    Without `controls`, the capabilities are each other's, filled up to five from a fixed set of
+    built-in tasks, and plain text. A built-in task that shares its items with a capability is
+    passed over: it could only fall with it.
+
+    Returns
+    -------
+    capabilities, controls : dict of str to Task
+
+    Raises
+    ------
+    HeadsieveError
+        If a task is unknown or was named twice, or no capability was named.
+    """
+    if not capabilities:
+        raise HeadsieveError("No capability was named.")
+    named = by_name(capabilities, {})
+    if controls is not None:
+        return named, by_name(controls, named)
+    chosen: dict[str, Task] = {}
+    for name in DEFAULT_CONTROLS:
+        if len(named) - 1 + len(chosen) >= CONTROL_COUNT:
+            break
+        control = load_task(name)
+        if name not in named and not any(_same_subject(control, task) for task in named.values()):
+            chosen[name] = control
+    if TEXT_CONTROL not in named:
+        chosen[TEXT_CONTROL] = load_task(TEXT_CONTROL)
+    return named, chosen
+
+
+def by_name(given: Sequence[str], taken: Mapping[str, Task]) -> dict[str, Task]:
+    """Load tasks under their names; a file that bears a taken name goes by its path.
+
+    Raises
+    ------
+    HeadsieveError
+        If a task is unknown or was named twice.
+    """
+    tasks: dict[str, Task] = {}
+    for word in given:
+        task = load_task(word)
+        name = task.name if task.name not in {**taken, **tasks} else word
+        if name in {**taken, **tasks}:
+            raise HeadsieveError(f"The task {word} was named twice.")
+        tasks[name] = task
+    return tasks
+
+
+def _same_subject(one: Task, other: Task) -> bool:
+    first, second = _facts(one), _facts(other)
+    smaller = min(len(first), len(second))
+    return smaller > 0 and len(first & second) >= _SAME_SUBJECT * smaller
+
+
+def _facts(task: Task) -> set[tuple[str, str]]:
+    """Pairs of a word of the prompt and the right answer, whatever the template."""
+    return {
+        (word.lower(), item.continuations[item.correct].strip().lower())
+        for item in task.items
+        for word in re.findall(r"[^\W\d_]{3,}", item.prompt)
+    }

@@ -1,0 +1,145 @@
+"""Verification: what held-out items say of a set of heads that was chosen on other items."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from headsieve.results import (
+    CapabilityClaim,
+    Claim,
+    Interval,
+    RandomSets,
+    Verification,
+)
+from headsieve.scores import Score
+from headsieve.sensing.problem import Columns, Masks, to_masks
+
+RANDOM_SETS = 20
+_RESAMPLES = 9999
+_CONFIDENCE = 0.95
+
+Measure = Callable[[Masks, str], Sequence[Score]]
+
+
+def verify(
+    selected: Columns,
+    capability: str,
+    metrics: Mapping[str, str],
+    heads: int,
+    measure: Measure,
+    rng: np.random.Generator,
+) -> Verification:
+    """Measure a chosen set on held-out items, beside controls and random sets.
+
+    Parameters
+    ----------
+    selected : tuple of int
+        The heads chosen.
+    capability : str
+    metrics : mapping of str to {"accuracy", "log_prob"}
+        Metric of the capability and of every control.
+    heads : int
+        Heads of the model.
+    measure : callable
+        Scores of a task's held-out items under masks of shape (masks, heads).
+    rng : numpy.random.Generator
+        For the random sets and the resampling.
+    """
+    masks = to_masks([(), selected], heads)
+    claims: dict[str, Claim] = {}
+    differences = np.zeros(0)
+    for task, metric in metrics.items():
+        before, after = measure(masks, task)
+        claims[task] = claim(metric, before, after, rng)
+        if task == capability:
+            differences = before.value - after.value
+    drops = _random_drops(selected, capability, heads, measure, rng)
+    return Verification(
+        capability=CapabilityClaim(
+            **claims.pop(capability).model_dump(),
+            p_value=p_value(differences, rng),
+        ),
+        controls=claims,
+        random_sets=RandomSets(
+            count=len(drops), mean_drop=float(drops.mean()), max_drop=float(drops.max())
+        ),
+    )
+
+
+def claim(metric: str, before: Score, after: Score, rng: np.random.Generator) -> Claim:
+    """A task before and after a knockout, with the interval of the drop."""
+    return Claim.model_validate(
+        {
+            "metric": metric,
+            "items": len(before.value),
+            "baseline": before.metric,
+            "knocked_out": after.metric,
+            "drop": before.metric - after.metric,
+            "ci": mean_interval(before.value - after.value, rng),
+        }
+    )
+
+
+def mean_interval(values: NDArray[np.float64], rng: np.random.Generator) -> Interval:
+    """95 % interval of a mean, by the percentile bootstrap over items.
+
+    Given paired differences, it is the paired bootstrap.
+    """
+    if len(values) < 2:
+        return (float(values.mean()), float(values.mean()))
+    interval = stats.bootstrap(
+        (values,),
+        np.mean,
+        n_resamples=_RESAMPLES,
+        confidence_level=_CONFIDENCE,
+        method="percentile",
+        rng=rng,
+    ).confidence_interval
+    return (float(interval.low), float(interval.high))
+
+
+def p_value(differences: NDArray[np.float64], rng: np.random.Generator) -> float:
+    """One-sided p-value of paired differences: how likely a drop this large is without an effect.
+
+    Under the null hypothesis each difference is as likely to have the other sign. For right and
+    wrong answers that is McNemar's exact test; for others the signs are permuted at random, where
+    they are too many to be enumerated.
+    """
+    changed = differences[differences != 0]
+    if len(changed) == 0:
+        return 1.0
+    if set(np.abs(changed)) == {1.0}:
+        lost = int((changed > 0).sum())
+        return float(stats.binomtest(lost, len(changed), alternative="greater").pvalue)
+    test = stats.permutation_test(
+        (changed,),
+        np.mean,
+        permutation_type="samples",
+        alternative="greater",
+        n_resamples=_RESAMPLES,
+        rng=rng,
+    )
+    return float(test.pvalue)
+
+
+def _random_drops(
+    selected: Columns,
+    capability: str,
+    heads: int,
+    measure: Measure,
+    rng: np.random.Generator,
+) -> NDArray[np.float64]:
+    """Drops of the capability under random sets of as many heads as were chosen."""
+    if not selected:
+        return np.zeros(1)
+    sets: list[Columns] = [()]
+    while len(sets) <= RANDOM_SETS:
+        chosen = sorted(int(head) for head in rng.choice(heads, len(selected), replace=False))
+        if tuple(chosen) not in (*sets, tuple(sorted(selected))) or len(selected) == heads:
+            sets.append(tuple(chosen))
+    baseline, *others = measure(to_masks(sets, heads), capability)
+    return np.array([baseline.metric - other.metric for other in others])

@@ -1,0 +1,125 @@
+"""A model and the tasks that it is measured on: search and held-out items, through one journal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from scipy import stats
+
+from headsieve.errors import HeadsieveError
+from headsieve.measure.items import ItemSet, tokenize
+from headsieve.measure.journal import Journal
+from headsieve.measure.measurer import Measurer
+from headsieve.progress import Progress
+from headsieve.scores import Score
+from headsieve.sensing.problem import Masks
+from headsieve.tasks import Task
+
+if TYPE_CHECKING:
+    from headsieve.models.loading import Model
+
+CONTROL_SEARCH_ITEMS = 24
+# Accuracy must be above chance by this much, at the lower end of its 95 % interval.
+_ABOVE_CHANCE = 0.1
+
+
+class Workbench:
+    """Measures named tasks on their search or held-out items.
+
+    Parameters
+    ----------
+    model : Model
+    capabilities, controls : mapping of str to Task
+        Controls are searched with fewer items.
+    journal : Journal
+    seed : int
+        Of the split of items.
+    limit : int, optional
+        Search items of each task at most, and held-out items too.
+    batch_size : int or "auto"
+        Masks in one forward pass.
+    progress : Progress
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        capabilities: Mapping[str, Task],
+        controls: Mapping[str, Task],
+        journal: Journal,
+        *,
+        seed: int,
+        limit: int | None,
+        batch_size: int | Literal["auto"],
+        progress: Progress,
+    ) -> None:
+        self.model = model
+        self.capabilities = dict(capabilities)
+        self.tasks = {**capabilities, **controls}
+        self.metrics = {name: task.metric for name, task in self.tasks.items()}
+        self.journal = journal
+        self.progress = progress
+        item_sets: dict[str, ItemSet] = {}
+        for name, task in self.tasks.items():
+            split = task.split(seed, limit)
+            search = split.search
+            if name in controls:
+                search = search[:CONTROL_SEARCH_ITEMS]
+            for part, items in (("search", search), ("held-out", split.held_out)):
+                item_sets[f"{name} {part}"] = tokenize(
+                    items, split.prefix, task.kind, model.tokenizer
+                )
+        self._measurer = Measurer(
+            model,
+            item_sets,
+            journal,
+            batch_size=batch_size,
+            on_measured=lambda _name, count: progress.advance(count),
+        )
+        if not self._measurer.packed:
+            progress.note(
+                "Sharing prefixes is not exact for this model, so every item is computed alone; "
+                "this is slower."
+            )
+
+    def search(self, masks: Masks, task: str) -> list[Score]:
+        """Scores on search items, one a mask."""
+        return self._measurer.measure(masks, f"{task} search")
+
+    def held_out(self, masks: Masks, task: str) -> list[Score]:
+        """Scores on held-out items, one a mask."""
+        return self._measurer.measure(masks, f"{task} held-out")
+
+    def check_baselines(self, *, force: bool) -> None:
+        """Refuse capabilities that the model hardly has, and tell of controls that cannot fall.
+
+        Raises
+        ------
+        HeadsieveError
+            If a capability's accuracy is not clearly above chance and `force` is not set.
+        """
+        self.progress.stage("Unmodified model", len(self.tasks))
+        nothing = np.zeros((1, len(self.model.geometry)), dtype=bool)
+        for name, task in self.tasks.items():
+            score = self.search(nothing, name)[0]
+            if task.kind == "text" or _clearly_above_chance(score, task.chance):
+                continue
+            what = (
+                f"{name}: the model's accuracy is {score.metric:.2f} on {len(score.value)} search "
+                f"items, not clearly above chance ({task.chance:.2f})"
+            )
+            if name not in self.capabilities:
+                self.progress.note(f"Control {what}, so it can show little harm.")
+            elif not force:
+                raise HeadsieveError(
+                    f"{what}, so there is nothing to localize; choose another capability or use "
+                    "--force."
+                )
+
+
+def _clearly_above_chance(score: Score, chance: float) -> bool:
+    right = int(score.value.sum())
+    interval = stats.binomtest(right, len(score.value)).proportion_ci(method="wilson")
+    return bool(interval.low >= chance + _ABOVE_CHANCE)

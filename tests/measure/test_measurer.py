@@ -1,0 +1,242 @@
+"""The measurer: DESIGN section 5, points 4 (rows), 5 (out of memory) and 8 (measured once)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+import torch
+
+from headsieve.errors import HeadsieveError
+from headsieve.measure.items import ItemSet, tokenize
+from headsieve.measure.journal import Journal
+from headsieve.measure.measurer import Measurer
+from headsieve.models.loading import Model
+from headsieve.scores import Score
+from headsieve.tasks import Item
+from tests.tiny import CONFIGS, MakeModel, Masks, byte_tokenizer, count_hooks
+
+_TOKENIZER = byte_tokenizer()
+SHORT = {
+    "answer": tokenize(
+        [Item("ab ->", (" cd\n",)), Item("abc ->", (" d\n",)), Item("x ->", (" y\n",))],
+        "q -> r\n",
+        "answer",
+        _TOKENIZER,
+    ),
+    "choice": tokenize(
+        [Item("A cat", (" is", " are")), Item("Dogs", (" is", " are", " am"), 1)],
+        "",
+        "choice",
+        _TOKENIZER,
+    ),
+    "text": tokenize([Item("", ("The end.",)), Item("", ("The ends",))], "", "text", _TOKENIZER),
+}
+# Longer than the sliding windows of the tiny models.
+LONG = {
+    "answer": tokenize(
+        [Item("ab ->", (" cd\n",)), Item("abc ->", (" d\n",))], "e -> f\n" * 5, "answer", _TOKENIZER
+    )
+}
+
+
+def measurer(
+    model: Model,
+    item_sets: dict[str, ItemSet] = SHORT,
+    journal: Journal | None = None,
+    batch_size: int | Literal["auto"] = "auto",
+) -> Measurer:
+    return Measurer(model, item_sets, journal or Journal(), batch_size=batch_size)
+
+
+def plainly(model: Model, masks: Masks, items: ItemSet) -> list[Score]:
+    """Score with transformers alone, one sequence after the other."""
+    scores = []
+    for mask in masks:
+        heads = [model.geometry.heads[column] for column in np.flatnonzero(mask)]
+        totals, greedy = [], []
+        for sequence in items.sequences:
+            with torch.inference_mode(), model.knockout(heads) if heads else nullcontext():
+                logits = model.hf(torch.tensor([sequence.tokens])).logits[0]
+            predictions = logits[sequence.start - 1 : -1].log_softmax(-1)
+            targets = torch.tensor(sequence.tokens[sequence.start :])
+            totals.append(predictions.gather(1, targets[:, None]).sum().item())
+            greedy.append(bool((predictions.argmax(-1) == targets).all()))
+        scores.append(items.score(np.array(totals), np.array(greedy)))
+    return scores
+
+
+def assert_same(found: list[Score], expected: list[Score]) -> None:
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one.log_prob, other.log_prob, rtol=0, atol=1e-4)
+        np.testing.assert_allclose(one.value, other.value, rtol=0, atol=1e-4)
+
+
+@contextmanager
+def forward_passes(model: Model) -> Iterator[list[int]]:
+    """Note the number of rows of every forward pass inside."""
+    rows: list[int] = []
+
+    def note(_module: object, _args: object, options: dict[str, Any]) -> None:
+        rows.append(len(options["input_ids"]))
+
+    handle = model.hf.register_forward_pre_hook(note, with_kwargs=True)
+    try:
+        yield rows
+    finally:
+        handle.remove()
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("family", CONFIGS)
+def test_packed_scores_are_those_of_a_plain_loop(
+    make_model: MakeModel, family: str, attention: str, masks: Masks
+) -> None:
+    model = make_model(family, attention)
+    packed = measurer(model)
+    assert packed.packed
+    for name, items in SHORT.items():
+        assert_same(packed.measure(masks, name), plainly(model, masks, items))
+
+
+def test_a_greedy_answer_counts_as_right(model: Model, masks: Masks) -> None:
+    prompt = _TOKENIZER("q -> r\nab ->", return_tensors="pt")
+    said = model.hf.generate(**prompt, max_new_tokens=2, do_sample=False)[0, -2:]
+    answer = _TOKENIZER.decode(said)
+    items = {"said": tokenize([Item("ab ->", (answer,))], "q -> r\n", "answer", _TOKENIZER)}
+    if items["said"].sequences[0].tokens[-2:] != tuple(said.tolist()):
+        pytest.skip("the random model says bytes that are no text")
+    (score,) = measurer(model, items).measure(masks[:1], "said")
+    assert score.metric == 1
+
+
+@pytest.mark.parametrize(("family", "packs"), [("llama", True), ("mistral", False)])
+def test_what_is_longer_than_a_sliding_window_is_not_packed(
+    make_model: MakeModel, family: str, packs: bool, masks: Masks
+) -> None:
+    model = make_model(family)
+    careful = measurer(model, LONG)
+    assert careful.packed == packs
+    assert_same(careful.measure(masks, "answer"), plainly(model, masks, LONG["answer"]))
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, "auto"])
+def test_scores_depend_on_neither_batch_size_nor_order(
+    model: Model, masks: Masks, batch_size: int | Literal["auto"]
+) -> None:
+    reference = measurer(model).measure(masks, "answer")
+    order = [3, 0, 2, 1]
+    other = measurer(model, batch_size=batch_size).measure(masks[order], "answer")
+    assert_same(other, [reference[number] for number in order])
+
+
+def test_nothing_is_measured_twice(llama: Model, masks: Masks, tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "m.sqlite")
+    first = measurer(llama, journal=journal)
+    scores = first.measure(masks[[0, 1, 1, 0]], "choice")
+    assert journal.totals()[0] == 2
+    journal.close()
+    second = measurer(llama, journal=Journal(tmp_path / "m.sqlite"))
+    with forward_passes(llama) as passes:
+        again = second.measure(masks[[0, 1, 1, 0]], "choice")
+        assert not passes
+        second.measure(masks, "choice")
+        assert set(passes) == {2}
+    for one, other in zip(scores, again, strict=True):
+        assert one.log_prob.tobytes() == other.log_prob.tobytes()
+        assert one.value.tobytes() == other.value.tobytes()
+
+
+def test_an_interrupted_call_keeps_its_finished_batches(llama: Model, masks: Masks) -> None:
+    journal = Journal()
+    told = []
+
+    def interrupt(name: str, count: int) -> None:
+        told.append((name, count))
+        raise KeyboardInterrupt
+
+    interrupted = Measurer(llama, SHORT, journal, batch_size=3, on_measured=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        interrupted.measure(masks, "text")
+    assert told == [("text", 3)]
+    assert journal.totals()[0] == 3
+    assert_same(
+        measurer(llama, journal=journal).measure(masks, "text"),
+        measurer(llama).measure(masks, "text"),
+    )
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory."),
+        MemoryError(),
+        RuntimeError("not enough memory"),
+    ],
+    ids=["cuda", "python", "cpu"],
+)
+def test_out_of_memory_halves_the_batch(
+    llama: Model, masks: Masks, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = measurer(llama).measure(masks, "answer")
+    short_of_memory = measurer(llama)
+    forward = llama.hf.forward
+
+    def narrow(input_ids: torch.Tensor, **options: Any) -> Any:
+        if len(input_ids) > 2:
+            raise error
+        return forward(input_ids=input_ids, **options)
+
+    monkeypatch.setattr(llama.hf, "forward", narrow)
+    with forward_passes(llama) as passes:
+        found = short_of_memory.measure(masks, "answer")
+    assert passes[:3] == [4, 2, 2]
+    assert_same(found, expected)
+    assert count_hooks(llama.hf) == 0
+
+
+def test_a_batch_of_one_that_does_not_fit_is_an_error(
+    llama: Model, masks: Masks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short_of_memory = measurer(llama)
+
+    def full(**_: object) -> None:
+        raise torch.OutOfMemoryError("out of memory")
+
+    monkeypatch.setattr(llama.hf, "forward", full)
+    with pytest.raises(torch.OutOfMemoryError):
+        short_of_memory.measure(masks, "answer")
+    assert count_hooks(llama.hf) == 0
+
+
+def test_other_errors_are_not_taken_for_lack_of_memory(
+    llama: Model, masks: Masks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = measurer(llama)
+
+    def fail(**_: object) -> None:
+        raise RuntimeError("shapes do not fit")
+
+    monkeypatch.setattr(llama.hf, "forward", fail)
+    with pytest.raises(RuntimeError, match="shapes do not fit"):
+        broken.measure(masks, "answer")
+
+
+def test_numbers_that_are_not_finite_are_an_error(
+    llama: Model, masks: Masks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overflowing = measurer(llama)
+    forward = llama.hf.forward
+
+    def overflow(**options: Any) -> Any:
+        output = forward(**options)
+        output.logits = output.logits * torch.inf
+        return output
+
+    monkeypatch.setattr(llama.hf, "forward", overflow)
+    with pytest.raises(HeadsieveError, match="not finite numbers; float32"):
+        overflowing.measure(masks, "answer")

@@ -1,0 +1,58 @@
+"""A stand-in for model and measurer: scores that follow from planted heads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headsieve.scores import Score
+from headsieve.sensing.problem import Problem, Question
+from headsieve.sensing.strategies import Recommendation, Strategy
+
+ITEMS = 40
+SELECTIVE = (7, 31, 48)
+GENERAL = (3, 20)
+
+
+@dataclass
+class Oracle:
+    """Answers questions, and remembers them.
+
+    A planted head costs every item some nats, more or less by item; an answer is right while its
+    log-probability is above -1.
+    """
+
+    needs: Mapping[str, Sequence[int]]
+    nats: float = 1.2
+    asked: list[Question] = field(default_factory=list)
+
+    def answer(self, question: Question) -> dict[str, list[Score]]:
+        self.asked.append(question)
+        return {
+            task: [self._score(task, mask) for mask in question.masks] for task in question.tasks
+        }
+
+    def _score(self, task: str, mask: NDArray[np.bool_]) -> Score:
+        sensitivity = np.random.default_rng(len(task)).uniform(0.4, 1.6, (ITEMS, mask.size))
+        planted = np.isin(np.arange(mask.size), self.needs[task]) * self.nats
+        log_prob = -0.1 - sensitivity @ (mask * (planted + 0.01))
+        return Score(log_prob, (log_prob > -1).astype(float))
+
+    def evaluations(self, task: str) -> int:
+        """Count the masks asked for."""
+        return sum(len(question.masks) for question in self.asked if task in question.tasks)
+
+
+def run(strategy: Strategy, problem: Problem, oracle: Oracle) -> Recommendation:
+    """Let a strategy ask until it recommends."""
+    search = strategy(problem)
+    try:
+        question = next(search)
+        while True:
+            question = search.send(oracle.answer(question))
+    except StopIteration as end:
+        recommendation: Recommendation = end.value
+        return recommendation

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from headsieve.sensing.designs import stratified
+from headsieve.sensing.problem import Ledger, Problem, to_masks, to_sets
+from headsieve.sensing.recovery import estimate, lasso
+from tests.sensing.oracle import GENERAL, SELECTIVE, Oracle
+
+HEADS = 60
+
+
+def test_lasso_finds_planted_heads() -> None:
+    rng = np.random.default_rng(0)
+    masks = stratified(80, HEADS, 0.08, rng)
+    planted = np.zeros(HEADS)
+    planted[[4, 17, 50]] = -1.0, -0.7, -0.5
+    scores = masks @ planted + rng.normal(0, 0.05, 80)
+    effects = lasso(masks, scores)
+    assert set(np.argsort(effects)[:3]) == {4, 17, 50}
+    assert effects[4] == pytest.approx(-1.0, abs=0.15)
+
+
+def test_lasso_of_equal_scores_is_nothing() -> None:
+    masks = stratified(10, HEADS, 0.05, np.random.default_rng(0))
+    assert not lasso(masks, np.full(10, -1.0)).any()
+
+
+def ledger() -> Ledger:
+    """Ask the oracle about random masks and the planted heads alone."""
+    oracle = Oracle({"skill": [*SELECTIVE, *GENERAL], "control": GENERAL})
+    result = Ledger(Problem(HEADS, "skill", {"control": 0.05}, 80, 5, seed=0))
+    masks = stratified(60, HEADS, 0.05, np.random.default_rng(1))
+    sets = [(), *to_sets(masks), *((head,) for head in (*SELECTIVE, *GENERAL, 0))]
+    for task in result.problem.tasks:
+        for question in result.ask(sets, [task]):
+            result.scores[task].update(zip(sets, oracle.answer(question)[task], strict=True))
+            break
+    return result
+
+
+def test_effects_come_with_intervals_selection_and_control_effects() -> None:
+    effects = estimate(ledger(), np.random.default_rng(0))
+    needed = [*SELECTIVE, *GENERAL]
+    assert (effects.effect[needed] < -0.8).all()
+    assert (effects.low <= effects.effect).all()
+    assert (effects.effect <= effects.high).all()
+    assert (effects.high[needed] < 0).all()
+    assert effects.selection[list(SELECTIVE)].min() > 0.9
+    assert effects.selection[list(GENERAL)].max() < 0.5
+    assert (effects.control_effect[list(GENERAL)] < -0.8).all()
+    assert set(effects.general) == set(GENERAL)
+
+
+def test_sets_and_masks_are_the_same_thing() -> None:
+    sets = [(), (0,), (2, 5, 59)]
+    assert to_sets(to_masks(sets, HEADS)) == sets

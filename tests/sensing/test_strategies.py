@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headsieve.errors import HeadsieveError
+from headsieve.sensing.problem import Problem, Question
+from headsieve.sensing.strategies import STRATEGIES, find_strategy
+from tests.sensing.oracle import GENERAL, SELECTIVE, Oracle, run
+
+HEADS = 60
+NEEDS = {"skill": [*SELECTIVE, *GENERAL], "other": GENERAL, "third": [11]}
+
+
+def problem(budget: int = 80, seed: int = 0, heads: int = HEADS, set_size: int = 5) -> Problem:
+    return Problem(heads, "skill", {"other": 0.05, "third": 0.05}, budget, set_size, seed)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_adaptive_finds_the_selective_heads_and_no_general_one(seed: int) -> None:
+    found = run(STRATEGIES["adaptive"], problem(seed=seed), Oracle(NEEDS))
+    assert set(SELECTIVE) <= set(found.selected)
+    assert not {*GENERAL, 11} & set(found.selected)
+    assert found.frontier[-1].drop > 0.9
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_strategy_keeps_to_its_budget_and_counts_truly(strategy: str) -> None:
+    oracle = Oracle(NEEDS)
+    found = run(STRATEGIES[strategy], problem(), oracle)
+    assert found.evaluations == oracle.evaluations("skill") <= 80
+    assert found.control_evaluations == oracle.evaluations("other") + oracle.evaluations("third")
+    assert len(found.selected) <= 5
+    assert len(found.effects.effect) == HEADS
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(20, 60), st.integers(2, 30), st.integers(1, 4), st.integers(0, 9))
+def test_adaptive_ends_for_any_shape(budget: int, heads: int, set_size: int, seed: int) -> None:
+    oracle = Oracle({"skill": [0], "other": [1], "third": []})
+    found = run(STRATEGIES["adaptive"], problem(budget, seed, heads, set_size), oracle)
+    assert oracle.evaluations("skill") <= budget
+    assert len(found.selected) <= set_size
+
+
+def test_adaptive_finds_nothing_where_nothing_is() -> None:
+    oracle = Oracle({"skill": [], "other": [], "third": []})
+    assert run(STRATEGIES["adaptive"], problem(), oracle).selected == ()
+
+
+@pytest.mark.parametrize("strategy", ["paper", "exhaustive"])
+def test_the_baselines_find_planted_heads(strategy: str) -> None:
+    oracle = Oracle({"skill": SELECTIVE, "other": [], "third": []}, nats=2.5)
+    found = run(STRATEGIES[strategy], problem(budget=120, set_size=3), oracle)
+    assert set(found.selected) == set(SELECTIVE)
+
+
+def test_paper_masks_are_its_own() -> None:
+    oracle = Oracle(NEEDS)
+    run(STRATEGIES["paper"], problem(budget=100, heads=300), oracle)
+    (question,) = oracle.asked
+    assert question.tasks == ("skill",)
+    assert question.masks.shape == (100, 300)
+    assert set(question.masks.sum(axis=1)) == {6}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_the_same_seed_asks_the_same_whatever_the_global_random_state(strategy: str) -> None:
+    class Reseeding(Oracle):
+        def answer(self, question: Question):  # type: ignore[no-untyped-def]
+            number = len(self.asked) + 100
+            random.seed(number)
+            np.random.seed(number)
+            torch.manual_seed(number)
+            return super().answer(question)
+
+    first, second = Oracle(NEEDS), Reseeding(NEEDS)
+    found = run(STRATEGIES[strategy], problem(), first)
+    again = run(STRATEGIES[strategy], problem(), second)
+    assert len(first.asked) == len(second.asked)
+    for one, other in zip(first.asked, second.asked, strict=True):
+        assert one.tasks == other.tasks
+        assert np.array_equal(one.masks, other.masks)
+    assert found.selected == again.selected
+    assert np.array_equal(found.effects.low, again.effects.low)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "message"), [("adaptive", "too small for the adaptive"), ("exhaustive", "of 61")]
+)
+def test_too_small_a_budget_is_told(strategy: str, message: str) -> None:
+    with pytest.raises(HeadsieveError, match=message):
+        run(STRATEGIES[strategy], problem(budget=15), Oracle(NEEDS))
+
+
+def test_an_unknown_strategy_is_told_with_the_known_ones() -> None:
+    with pytest.raises(HeadsieveError, match="use adaptive, exhaustive, paper"):
+        find_strategy("guess")
