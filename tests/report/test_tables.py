@@ -132,7 +132,11 @@ def test_heads_of_equal_layers_share_a_line() -> None:
 
 
 def test_heads_csv_is_unrounded_and_says_roles() -> None:
-    rows = list(csv.DictReader(io.StringIO(heads_csv({"antonym": capability()}, {"antonym": [*GENERAL, "L3H0"]}))))
+    rows = list(
+        csv.DictReader(
+            io.StringIO(heads_csv({"antonym": capability()}, {"antonym": [*GENERAL, "L3H0"]}))
+        )
+    )
     assert len(rows) == 11
     first = rows[0]
     assert (first["head"], first["layer"], first["index"]) == ("L1H2", "1", "2")

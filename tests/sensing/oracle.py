@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from headsieve.scores import Score
 from headsieve.sensing.problem import Problem, Question
-from headsieve.sensing.strategies import Recommendation, Strategy
+from headsieve.sensing.strategies import Strategy
+from headsieve.sensing.strategies.recommendation import Recommendation
 
 ITEMS = 40
 SELECTIVE = (7, 31, 48)
@@ -21,12 +22,13 @@ GENERAL = (3, 20)
 class Oracle:
     """Answers questions, and remembers them.
 
-    A planted head costs every item some nats, more or less by item; an answer is right while its
-    log-probability is above -1.
+    A planted head costs every item about `nats`, more or less by item, and any head `background`;
+    an answer is right while its log-probability is above -1.
     """
 
     needs: Mapping[str, Sequence[int]]
     nats: float = 1.2
+    background: float = 0.01
     asked: list[Question] = field(default_factory=list)
 
     def answer(self, question: Question) -> dict[str, list[Score]]:
@@ -38,7 +40,7 @@ class Oracle:
     def _score(self, task: str, mask: NDArray[np.bool_]) -> Score:
         sensitivity = np.random.default_rng(len(task)).uniform(0.4, 1.6, (ITEMS, mask.size))
         planted = np.isin(np.arange(mask.size), self.needs[task]) * self.nats
-        log_prob = -0.1 - sensitivity @ (mask * (planted + 0.01))
+        log_prob = -0.1 - sensitivity @ (mask * (planted + self.background))
         return Score(log_prob, (log_prob > -1).astype(float))
 
     def evaluations(self, task: str) -> int:

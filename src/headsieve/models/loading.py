@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib.util
+import json
 import logging
 import os
 import tempfile
@@ -270,9 +271,9 @@ def _quiet() -> Iterator[None]:
 def _fingerprint(hf: Any, tokenizer: Any) -> str:
     digest = hashlib.sha256()
     config = hf.config.to_dict()
-    for volatile in ("_name_or_path", "transformers_version", "dtype", "torch_dtype"):
+    for volatile in ("_name_or_path", "architectures", "transformers_version", "dtype"):
         config.pop(volatile, None)
-    digest.update(repr(sorted(config.items(), key=lambda entry: entry[0])).encode())
+    digest.update(json.dumps(config, sort_keys=True, default=str).encode())
     digest.update(repr(sorted(tokenizer.get_vocab().items())).encode())
     for name, tensor in hf.state_dict().items():
         values = tensor.detach().flatten()

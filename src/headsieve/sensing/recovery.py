@@ -16,6 +16,9 @@ FloatArray = NDArray[np.float64]
 
 PAPER_ALPHA = 0.01
 _RESAMPLINGS = 200
+# A head is general if it costs so many nats and so large a share of the controls need it too.
+_NOTICEABLE = 0.1
+_SHARED_BY = 0.5
 _CONFIDENCE = 0.95
 
 
@@ -160,6 +163,6 @@ def _general(effect: FloatArray, high: FloatArray, controls: FloatArray) -> Colu
     """Heads that the capability needs and at least half of the controls need half as much."""
     if not len(controls):
         return ()
-    shared = (controls <= effect / 2).mean(axis=0) >= 0.5
-    needed = np.flatnonzero((high < 0) & shared)
+    shared = (controls <= effect / 2).mean(axis=0) >= _SHARED_BY
+    needed = np.flatnonzero((high < 0) & (effect <= -_NOTICEABLE) & shared)
     return tuple(int(column) for column in needed[np.argsort(effect[needed])])

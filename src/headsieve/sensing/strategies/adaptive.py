@@ -99,7 +99,10 @@ def _singles(ledger: Ledger) -> Step:
     """Knock out the most promising heads alone, deciding anew after each few."""
     last = int(SINGLED * ledger.problem.budget)
     while (count := min(_SINGLES_AT_ONCE, last - ledger.spent)) > 0:
-        yield from ledger.ask(_candidates(ledger)[:count], ledger.problem.tasks)
+        candidates = _candidates(ledger)[:count]
+        if not candidates:
+            return
+        yield from ledger.ask(candidates, ledger.problem.tasks)
 
 
 def _candidates(ledger: Ledger) -> list[Columns]:
@@ -123,7 +126,7 @@ def _selectivity(ledger: Ledger) -> FloatArray:
 def _scale(ledger: Ledger, task: str) -> float:
     """How far random masks move a task's search score: what an effect on it is worth."""
     scores = [score.search for chosen, score in ledger.scores[task].items() if len(chosen) > 1]
-    return float(np.std(scores)) + 1e-3
+    return (float(np.std(scores)) if scores else 0.0) + 1e-3
 
 
 def _sets(ledger: Ledger) -> Step:
