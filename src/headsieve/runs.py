@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import tempfile
 import tomllib
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import filelock
 import tomli_w
 
 from headsieve.errors import HeadsieveError
+from headsieve.measure.journal import Journal
 
 STUDY_FILE = "study.toml"
 JOURNAL_FILE = "measurements.sqlite"
@@ -88,7 +90,7 @@ class Config:
     @property
     def command(self) -> str:
         """The command that makes this study."""
-        words = ["headsieve locate", *self.capabilities, "--model", self.model]
+        words = ["headsieve", "locate", *self.capabilities, "--model", self.model]
         if self.revision is not None:
             words += ["--revision", self.revision]
         words += ["--controls", ",".join(self.controls) or "none"]
@@ -98,15 +100,15 @@ class Config:
         if self.limit is not None:
             words += ["--limit", str(self.limit)]
         words += ["--device", self.device, "--dtype", self.dtype]
-        return " ".join([*words, "--batch-size", str(self.batch_size)])
+        return shlex.join([*words, "--batch-size", str(self.batch_size)])
 
 
 @contextlib.contextmanager
 def open_run(folder: Path, config: Config, *, resume: bool) -> Iterator[Path]:
     """Hold a run folder for a study; yields the path of its journal.
 
-    With `resume`, a folder that holds no study yet is begun: the process may have been killed
-    before it could write anything.
+    A folder whose study has measured nothing yet is begun anew, with `resume` or without: the
+    study may have been refused, or killed before it could measure anything.
 
     Raises
     ------
@@ -141,6 +143,8 @@ def _claim(folder: Path, config: Config, *, resume: bool) -> None:
             raise HeadsieveError(
                 f"The folder {folder} holds other files ({others[0]}); name an empty or new folder."
             )
+    if not _measured(folder):
+        # Nothing would be lost: what was begun here was refused, or killed at once.
         write_atomically(study, config.to_toml())
         return
     if not resume:
@@ -157,6 +161,17 @@ def _claim(folder: Path, config: Config, *, resume: bool) -> None:
             )
 
 
+def _measured(folder: Path) -> bool:
+    path = folder / JOURNAL_FILE
+    if not path.is_file():
+        return False
+    journal = Journal(path)
+    try:
+        return journal.totals()[0] > 0
+    finally:
+        journal.close()
+
+
 def write_atomically(path: Path, text: str) -> None:
     """Write a file so that it is whole or absent.
 
@@ -165,19 +180,23 @@ def write_atomically(path: Path, text: str) -> None:
     HeadsieveError
         If it cannot be written.
     """
+    unfinished: Path | None = None
     try:
         with tempfile.NamedTemporaryFile(
             "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}-", delete=False
         ) as file:
+            unfinished = Path(file.name)
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
         # Temporary files are private; results are as readable as any other file.
         mask = os.umask(0)
         os.umask(mask)
-        Path(file.name).chmod(0o666 & ~mask)
-        Path(file.name).replace(path)
+        unfinished.chmod(0o666 & ~mask)
+        unfinished.replace(path)
     except OSError as error:
+        if unfinished is not None:
+            unfinished.unlink(missing_ok=True)
         raise _cannot_write(path.parent, error) from None
 
 

@@ -6,9 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 # One hopeless item cannot dominate a mean: no answer counts as less likely than exp(-12).
 LOG_PROB_FLOOR = -12.0
+# Margins of so many nats count as half decided.
+MARGIN_SCALE = 0.5
 
 
 @dataclass(frozen=True)
@@ -23,10 +26,15 @@ class Score:
     value : ndarray of float, shape (items,)
         The task's own metric: 1 for a right answer and 0 for a wrong one, or for plain text
         `log_prob`.
+    margin : ndarray of float, shape (items,)
+        By how much the right answer is likelier than the best other one, in nats: the smallest
+        such margin over an answer's tokens, or that over the other choices. Positive where the
+        answer is right; zero for plain text.
     """
 
     log_prob: NDArray[np.float64]
     value: NDArray[np.float64]
+    margin: NDArray[np.float64]
 
     @property
     def search(self) -> float:
@@ -34,9 +42,12 @@ class Score:
         return float(np.maximum(self.log_prob, LOG_PROB_FLOOR).mean())
 
     @property
-    def expected_accuracy(self) -> float:
-        """Mean probability of the right answer: the accuracy when answers are sampled."""
-        return float(np.exp(self.log_prob).mean())
+    def smooth_accuracy(self) -> float:
+        """Accuracy with each item counted by its margin: one half at zero, one far above it.
+
+        It is close to the accuracy itself, but moves before answers flip.
+        """
+        return float(expit(self.margin / MARGIN_SCALE).mean())
 
     @property
     def metric(self) -> float:

@@ -190,7 +190,7 @@ def locate(
     """
     progress = progress or Progress()
     search = find_strategy(strategy)
-    _check_options(model, budget, heads, max_control_drop, seed, limit, batch_size)
+    _check_options(model, budget, heads, max_control_drop, seed, limit)
     named, others = select_tasks(capabilities, controls)
     config = Config(
         model=model.name,
@@ -346,7 +346,6 @@ def _check_options(
     max_control_drop: float,
     seed: int,
     limit: int | None,
-    batch_size: int | str,
 ) -> None:
     total = len(model.geometry)
     checks = [
@@ -359,10 +358,6 @@ def _check_options(
         ),
         (seed >= 0, f"The seed must be 0 or more, not {seed}."),
         (limit is None or limit >= 5, f"The limit must be at least 5 items, not {limit}."),
-        (
-            batch_size == "auto" or (isinstance(batch_size, int) and batch_size >= 1),
-            f"The batch size must be auto or at least 1, not {batch_size}.",
-        ),
     ]
     for holds, sentence in checks:
         if not holds:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -65,7 +66,9 @@ def verify(
         ),
         controls=claims,
         random_sets=RandomSets(
-            count=len(drops), mean_drop=float(drops.mean()), max_drop=float(drops.max())
+            count=len(drops),
+            mean_drop=float(drops.mean()) if len(drops) else 0.0,
+            max_drop=float(drops.max()) if len(drops) else 0.0,
         ),
     )
 
@@ -106,13 +109,13 @@ def p_value(differences: NDArray[np.float64], rng: np.random.Generator) -> float
     """One-sided p-value of paired differences: how likely a drop this large is without an effect.
 
     Under the null hypothesis each difference is as likely to have the other sign. For right and
-    wrong answers that is McNemar's exact test; for others the signs are permuted at random, where
-    they are too many to be enumerated.
+    wrong answers (or any differences of one size) that is McNemar's exact test; for others the
+    signs are permuted, at random where they are too many to be enumerated.
     """
     changed = differences[differences != 0]
     if len(changed) == 0:
         return 1.0
-    if set(np.abs(changed)) == {1.0}:
+    if len(np.unique(np.abs(changed))) == 1:
         lost = int((changed > 0).sum())
         return float(stats.binomtest(lost, len(changed), alternative="greater").pvalue)
     test = stats.permutation_test(
@@ -133,13 +136,19 @@ def _random_drops(
     measure: Measure,
     rng: np.random.Generator,
 ) -> NDArray[np.float64]:
-    """Drops of the capability under random sets of as many heads as were chosen."""
-    if not selected:
-        return np.zeros(1)
+    """Drops of the capability under different random sets of as many heads as were chosen.
+
+    Fewer than usual where there are not so many other sets of that size.
+    """
+    count = min(RANDOM_SETS, math.comb(heads, len(selected)) - 1)
+    if not count:
+        return np.zeros(0)
     sets: list[Columns] = [()]
-    while len(sets) <= RANDOM_SETS:
-        chosen = sorted(int(head) for head in rng.choice(heads, len(selected), replace=False))
-        if tuple(chosen) not in (*sets, tuple(sorted(selected))) or len(selected) == heads:
-            sets.append(tuple(chosen))
+    while len(sets) <= count:
+        chosen = tuple(
+            sorted(int(head) for head in rng.choice(heads, len(selected), replace=False))
+        )
+        if chosen not in (*sets, tuple(sorted(selected))):
+            sets.append(chosen)
     baseline, *others = measure(to_masks(sets, heads), capability)
     return np.array([baseline.metric - other.metric for other in others])

@@ -14,7 +14,7 @@ from headsieve.scores import Score
 
 
 def entry(mask: str, value: float = 0.1) -> Entry:
-    score = Score(np.array([value, -1 / 3]), np.array([1.0, 0.0]))
+    score = Score(np.array([value, -1 / 3]), np.array([1.0, 0.0]), np.array([0.5, -2.0]))
     return Entry(Key("model", "items", "float32", mask), "antonym", score, 10, 0.5)
 
 

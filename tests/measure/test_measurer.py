@@ -59,7 +59,7 @@ def plainly(model: Model, masks: Masks, items: ItemSet) -> list[Score]:
     scores = []
     for mask in masks:
         heads = [model.geometry.heads[column] for column in np.flatnonzero(mask)]
-        totals, greedy = [], []
+        totals, greedy, margins = [], [], []
         for sequence in items.sequences:
             with torch.inference_mode(), model.knockout(heads) if heads else nullcontext():
                 logits = model.hf(torch.tensor([sequence.tokens])).logits[0]
@@ -67,7 +67,10 @@ def plainly(model: Model, masks: Masks, items: ItemSet) -> list[Score]:
             targets = torch.tensor(sequence.tokens[sequence.start :])
             totals.append(predictions.gather(1, targets[:, None]).sum().item())
             greedy.append(bool((predictions.argmax(-1) == targets).all()))
-        scores.append(items.score(np.array(totals), np.array(greedy)))
+            target = predictions.gather(1, targets[:, None])
+            others = predictions.scatter(1, targets[:, None], -torch.inf).amax(1, keepdim=True)
+            margins.append((target - others).min().item())
+        scores.append(items.score(np.array(totals), np.array(greedy), np.array(margins)))
     return scores
 
 
@@ -75,6 +78,7 @@ def assert_same(found: list[Score], expected: list[Score]) -> None:
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one.log_prob, other.log_prob, rtol=0, atol=1e-4)
         np.testing.assert_allclose(one.value, other.value, rtol=0, atol=1e-4)
+        np.testing.assert_allclose(one.margin, other.margin, rtol=0, atol=1e-4)
 
 
 @contextmanager

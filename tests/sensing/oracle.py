@@ -23,7 +23,7 @@ class Oracle:
     """Answers questions, and remembers them.
 
     A planted head costs every item about `nats`, more or less by item, and any head `background`;
-    an answer is right while its log-probability is above -1.
+    an answer is right while its log-probability is above -1, by the margin between the two.
     """
 
     needs: Mapping[str, Sequence[int]]
@@ -41,7 +41,7 @@ class Oracle:
         sensitivity = np.random.default_rng(len(task)).uniform(0.4, 1.6, (ITEMS, mask.size))
         planted = np.isin(np.arange(mask.size), self.needs[task]) * self.nats
         log_prob = -0.1 - sensitivity @ (mask * (planted + self.background))
-        return Score(log_prob, (log_prob > -1).astype(float))
+        return Score(log_prob, (log_prob > -1).astype(float), log_prob + 1)
 
     def evaluations(self, task: str) -> int:
         """Count the masks asked for."""

@@ -35,10 +35,13 @@ class TokenScores:
         Log-probability of each scored token, in nats.
     greedy : ndarray of bool, shape (masks, scored)
         Whether it was the likeliest token.
+    margin : ndarray of float64, shape (masks, scored)
+        Its log-probability less that of the likeliest other token.
     """
 
     log_prob: NDArray[np.float64]
     greedy: NDArray[np.bool_]
+    margin: NDArray[np.float64]
 
 
 class Engine:
@@ -124,6 +127,7 @@ def _token_scores(logits: torch.Tensor, row: Row) -> TokenScores:
     predictors = torch.as_tensor(row.predictors, device=logits.device)
     targets = torch.as_tensor(row.targets, device=logits.device)
     log_prob = torch.empty((masks, len(targets)), device=logits.device)
+    margin = torch.empty_like(log_prob)
     greedy = torch.empty((masks, len(targets)), dtype=torch.bool, device=logits.device)
     step = max(1, _LOGITS_AT_ONCE // (masks * vocabulary))
     for first in range(0, kept, step):
@@ -132,7 +136,12 @@ def _token_scores(logits: torch.Tensor, row: Row) -> TokenScores:
         served = (predictors >= first) & (predictors < first + step)
         places = predictors[served] - first
         total = torch.logsumexp(chunk, dim=-1)[:, places]
-        likeliest = chunk.argmax(dim=-1)[:, places]
-        log_prob[:, served] = chunk[:, places, targets[served]] - total
-        greedy[:, served] = likeliest == targets[served]
-    return TokenScores(log_prob.double().cpu().numpy(), greedy.cpu().numpy())
+        target = chunk[:, places, targets[served]]
+        best = chunk.topk(2, dim=-1)
+        greedy[:, served] = best.indices[:, places, 0] == targets[served]
+        other = torch.where(greedy[:, served], best.values[:, places, 1], best.values[:, places, 0])
+        log_prob[:, served] = target - total
+        margin[:, served] = target - other
+    return TokenScores(
+        log_prob.double().cpu().numpy(), greedy.cpu().numpy(), margin.double().cpu().numpy()
+    )

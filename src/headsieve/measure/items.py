@@ -53,7 +53,12 @@ class ItemSet:
     def __len__(self) -> int:
         return len(self.counts)
 
-    def score(self, log_prob: NDArray[np.float64], greedy: NDArray[np.bool_]) -> Score:
+    def score(
+        self,
+        log_prob: NDArray[np.float64],
+        greedy: NDArray[np.bool_],
+        margin: NDArray[np.float64],
+    ) -> Score:
         """Item scores from sequence scores.
 
         Parameters
@@ -62,22 +67,24 @@ class ItemSet:
             Sum over the scored tokens of each sequence.
         greedy : ndarray of bool, shape (sequences,)
             Whether greedy decoding says every scored token.
+        margin : ndarray of float64, shape (sequences,)
+            Smallest margin of a scored token.
         """
         if self.kind == "text":
             lengths = [len(sequence.tokens) - sequence.start for sequence in self.sequences]
             mean = log_prob / lengths
-            return Score(mean, mean)
+            return Score(mean, mean, np.zeros_like(mean))
         if self.kind == "answer":
-            return Score(log_prob, greedy.astype(float))
+            return Score(log_prob, greedy.astype(float), margin)
         ends = np.cumsum(self.counts)
         choices = np.split(log_prob, ends[:-1])
-        # Log-probability of the right choice among the choices.
-        right = [
-            values[correct] - np.logaddexp.reduce(values)
-            for values, correct in zip(choices, self.correct, strict=True)
-        ]
         best = [values.argmax() for values in choices]
-        return Score(np.array(right), np.equal(best, self.correct).astype(float))
+        right = np.zeros(len(choices))
+        margins = np.zeros(len(choices))
+        for number, (values, correct) in enumerate(zip(choices, self.correct, strict=True)):
+            right[number] = values[correct] - np.logaddexp.reduce(values)
+            margins[number] = values[correct] - np.delete(values, correct).max()
+        return Score(right, np.equal(best, self.correct).astype(float), margins)
 
 
 def tokenize(items: Sequence[Item], prefix: str, kind: Kind, tokenizer: Any) -> ItemSet:

@@ -19,6 +19,7 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS measurements (
     model TEXT NOT NULL, items TEXT NOT NULL, dtype TEXT NOT NULL, scoring INTEGER NOT NULL,
     mask TEXT NOT NULL, task TEXT NOT NULL, log_prob BLOB NOT NULL, value BLOB NOT NULL,
+    margin BLOB NOT NULL,
     tokens INTEGER NOT NULL, seconds REAL NOT NULL,
     PRIMARY KEY (model, items, dtype, scoring, mask)
 ) WITHOUT ROWID
@@ -75,7 +76,7 @@ class Journal:
     def get(self, key: Key) -> Score | None:
         """The score of a measurement made before, or None."""
         row = self._connection.execute(
-            "SELECT log_prob, value FROM measurements"
+            "SELECT log_prob, value, margin FROM measurements"
             " WHERE model = ? AND items = ? AND dtype = ? AND scoring = ? AND mask = ?",
             (key.model, key.items, key.dtype, SCORING_VERSION, key.mask),
         ).fetchone()
@@ -89,6 +90,7 @@ class Journal:
                 *(entry.key.mask, entry.task),
                 entry.score.log_prob.tobytes(),
                 entry.score.value.tobytes(),
+                entry.score.margin.tobytes(),
                 *(entry.tokens, entry.seconds),
             )
             for entry in entries
@@ -96,7 +98,7 @@ class Journal:
         try:
             with self._connection:
                 self._connection.executemany(
-                    f"INSERT INTO measurements VALUES ({', '.join('?' * 10)})", rows
+                    f"INSERT INTO measurements VALUES ({', '.join('?' * 11)})", rows
                 )
         except sqlite3.Error as error:
             raise self._failure(error) from error

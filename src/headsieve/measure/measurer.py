@@ -62,6 +62,8 @@ class Measurer:
         batch_size: int | Literal["auto"] = "auto",
         on_measured: Callable[[str, int], None] | None = None,
     ) -> None:
+        if batch_size != "auto" and batch_size < 1:
+            raise HeadsieveError(f"The batch size must be auto or at least 1, not {batch_size}.")
         self.model = model
         self.item_sets = dict(item_sets)
         self.journal = journal
@@ -122,16 +124,18 @@ class Measurer:
     def _score(self, rows: Sequence[Row], masks: Masks, items: ItemSet) -> list[Score]:
         log_prob = np.zeros((len(masks), len(items.sequences)))
         greedy = np.ones((len(masks), len(items.sequences)), dtype=bool)
+        margin = np.full((len(masks), len(items.sequences)), np.inf)
         for row in rows:
             for part, scores in self._halving(row, masks):
                 np.add.at(log_prob[part].T, row.sequences, scores.log_prob.T)
                 np.logical_and.at(greedy[part].T, row.sequences, scores.greedy.T)
+                np.minimum.at(margin[part].T, row.sequences, scores.margin.T)
         if not np.isfinite(log_prob).all():
             raise HeadsieveError(
                 f"The model's log-probabilities are not finite numbers; {self.model.dtype} may be "
                 "too narrow for it: try --dtype float32."
             )
-        return [items.score(*scores) for scores in zip(log_prob, greedy, strict=True)]
+        return [items.score(*scores) for scores in zip(log_prob, greedy, margin, strict=True)]
 
     def _halving(self, row: Row, masks: Masks):  # type: ignore[no-untyped-def]
         """Score a row under all masks, in ever smaller batches if memory runs out."""

@@ -15,7 +15,7 @@ class SetCost:
     ----------
     heads : tuple of int
     drop : float
-        What it costs the capability, in expected accuracy on search items.
+        What it costs the capability, in smooth accuracy on search items.
     worst_control_drop : float
         The largest such cost to a control whose metric is accuracy.
     excess : float

@@ -107,16 +107,16 @@ class Ledger:
         return sum(len(self.scores[task]) for task in self.problem.controls)
 
     def drop(self, task: str, chosen: Columns) -> float:
-        """How much a measured set costs a task: in expected accuracy, or in nats for `in_nats`.
+        """How much a measured set costs a task: in smooth accuracy, or in nats for `in_nats`.
 
-        Expected accuracy is the mean probability of the right answer. A few dozen items that are
-        right or wrong resolve no loss of 0.05, and whatever luck the unmodified model had on them
-        looks like a loss under every mask; probabilities move smoothly and without that bias.
+        A few dozen items that are right or wrong resolve no loss of 0.05, and whatever luck the
+        unmodified model had on them looks like a loss under every mask; margins move smoothly and
+        show the same loss without that bias.
         """
         before, after = self.scores[task][()], self.scores[task][chosen]
         if task in self.problem.in_nats:
             return before.metric - after.metric
-        return before.expected_accuracy - after.expected_accuracy
+        return before.smooth_accuracy - after.smooth_accuracy
 
     def complete(self) -> list[Columns]:
         """Sets measured on the capability and on every control, the unmodified model left out."""

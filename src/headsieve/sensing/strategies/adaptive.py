@@ -23,7 +23,9 @@ SCREENED = 0.45
 SINGLED = 0.70
 # Masks tell most when they take about half of what the capability has.
 _AIM = 0.5
-_SINGLES_AT_ONCE = 6
+_AT_ONCE = 6
+# Below this share of the capability there is nothing left to take.
+_ALL_BUT_GONE = 0.03
 # How many of the best sets so far are extended.
 _BEAM = 3
 # What controls lose beyond what they may counts so many times what the capability loses.
@@ -41,8 +43,9 @@ def adaptive(problem: Problem) -> Search:
     1. Measure the unmodified model, and two random masks at each of three densities.
     2. Screen at the density whose masks hurt but do not destroy, on the capability and controls.
     3. Decode effects with the Lasso, and knock out the most promising heads one by one.
-    4. Build sets from the best, one head at a time, keeping a beam of the best sets; controls are
-       measured only for sets that do enough to the capability.
+    4. Build sets from the best, one head at a time, keeping a beam of the best sets; where nothing
+       promises a gain, try what further heads add to the best set. Controls are measured only for
+       sets that do enough to the capability.
     5. Choose, among all measured sets, the one with the largest drop that costs no control more
        than it may.
 
@@ -92,13 +95,16 @@ def _screen(ledger: Ledger, rng: np.random.Generator) -> Step:
 def _remaining(ledger: Ledger, chosen: Columns) -> float:
     """Share of the capability that is left under a mask."""
     capability = ledger.problem.capability
-    return 1 - ledger.drop(capability, chosen) / ledger.scores[capability][()].expected_accuracy
+    whole = ledger.scores[capability][()]
+    if capability in ledger.problem.in_nats:
+        return float(np.exp(-ledger.drop(capability, chosen)))
+    return 1 - ledger.drop(capability, chosen) / whole.smooth_accuracy
 
 
 def _singles(ledger: Ledger) -> Step:
     """Knock out the most promising heads alone, deciding anew after each few."""
     last = int(SINGLED * ledger.problem.budget)
-    while (count := min(_SINGLES_AT_ONCE, last - ledger.spent)) > 0:
+    while (count := min(_AT_ONCE, last - ledger.spent)) > 0:
         candidates = _candidates(ledger)[:count]
         if not candidates:
             return
@@ -130,23 +136,33 @@ def _scale(ledger: Ledger, task: str) -> float:
 
 
 def _sets(ledger: Ledger) -> Step:
-    """Build sets out of measured heads while one promises a gain, else look at further heads."""
+    """Build sets while one promises a gain, else see what further heads add to the best set."""
     problem = ledger.problem
     while ledger.left > 0:
         proposal = _proposal(ledger)
-        if proposal is None:
-            candidates = _candidates(ledger)[: min(_SINGLES_AT_ONCE, ledger.left)]
-            if not candidates:
-                return
-            yield from ledger.ask(candidates, problem.tasks)
-            continue
-        yield from ledger.ask([proposal], [problem.capability])
+        proposals = [proposal] if proposal is not None else _explorations(ledger)[: ledger.left]
+        if not proposals:
+            return
+        yield from ledger.ask(proposals, [problem.capability])
+        # Controls are worth measuring only for sets that do more to the capability.
         best = best_set(ledger)
-        # Controls are worth measuring only for a set that does more to the capability.
-        if not best or ledger.drop(problem.capability, proposal) > ledger.drop(
-            problem.capability, best
-        ):
-            yield from ledger.ask([proposal], list(problem.controls))
+        reached = ledger.drop(problem.capability, best)
+        better = [one for one in proposals if ledger.drop(problem.capability, one) > reached]
+        yield from ledger.ask(better, list(problem.controls))
+
+
+def _explorations(ledger: Ledger) -> list[Columns]:
+    """The best set with one head more that was not knocked out alone.
+
+    A head that backs another up shows its effect only once that other is gone. Nothing where the
+    set is full or the capability all but gone.
+    """
+    best = best_set(ledger)
+    if len(best) >= ledger.problem.set_size or _remaining(ledger, best) < _ALL_BUT_GONE:
+        return []
+    known = ledger.scores[ledger.problem.capability]
+    larger = [tuple(sorted({*best, head})) for (head,) in _candidates(ledger)]
+    return [chosen for chosen in larger if chosen not in known and chosen != best][:_AT_ONCE]
 
 
 def _proposal(ledger: Ledger) -> Columns | None:

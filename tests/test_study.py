@@ -1,0 +1,416 @@
+"""Whole studies of a tiny model: DESIGN section 5, points 7, 8 and 10, and the form of results."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from headsieve.errors import HeadsieveError
+from headsieve.measure.items import ItemSet, tokenize
+from headsieve.models.loading import Model
+from headsieve.progress import Progress
+from headsieve.results import Result
+from headsieve.score import score
+from headsieve.study import Study, locate
+from headsieve.tasks import load_task
+from headsieve.tasks.builtin import load_builtin
+from headsieve.tasks.selection import CONTROL_COUNT, TEXT_CONTROL, select_tasks
+from tests.taskfiles import WORDS, lasting, save_model, write_task
+
+OPTIONS: dict[str, Any] = {
+    "controls": ["other.json"],
+    "budget": 24,
+    "heads": 3,
+    "max_control_drop": 1.0,
+    "limit": 6,
+    "force": True,
+}
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work in a folder with two task files."""
+    monkeypatch.chdir(tmp_path)
+    write_task(Path("skill.json"))
+    write_task(Path("other.json"), "?")
+
+
+def find(model: Model, *capabilities: str, **options: Any) -> Study:
+    return locate(model, capabilities or ["skill.json"], **OPTIONS | options)
+
+
+def rows(journal: Path) -> int:
+    with sqlite3.connect(journal) as connection:
+        return int(connection.execute("SELECT COUNT(*) FROM measurements").fetchone()[0])
+
+
+class Counting(Progress):
+    """Counts evaluations; interrupts, as Ctrl-C does, once there are `last`."""
+
+    def __init__(self, last: int | None = None) -> None:
+        self.last = last
+        self.made = 0
+
+    def advance(self, count: int) -> None:
+        self.made += count
+        if self.last is not None and self.made >= self.last:
+            raise KeyboardInterrupt
+
+
+class Meddling(Progress):
+    """Reseeds every global generator all the time."""
+
+    def advance(self, count: int) -> None:
+        random.seed(count)
+        np.random.seed(count)  # noqa: NPY002  # the global state is what this is about
+        torch.manual_seed(count)
+
+
+def test_a_study_and_its_run_folder(llama: Model) -> None:
+    counting = Counting()
+    study = find(llama, out="run", progress=counting)
+    found = study["skill"]
+    assert found.selected
+    assert len(found.selected) <= 3
+    assert 0 < found.evaluations.capability <= 24
+    assert found.evaluations.controls <= 24
+    assert study.result.cost.evaluations == counting.made == rows(Path("run/measurements.sqlite"))
+    assert {head.head for head in found.heads} == {str(head) for head in llama.geometry.heads}
+    effects = [head.effect for head in found.heads]
+    assert effects == sorted(effects)
+    assert all(head.ci[0] <= head.effect <= head.ci[1] for head in found.heads)
+    assert all(0 <= head.selection <= 1 for head in found.heads)
+    assert found.selected in [point.heads for point in found.frontier] or not found.frontier
+    checks = found.verification
+    assert list(checks.controls) == ["other"]
+    for one in (checks.capability, *checks.controls.values()):
+        assert one.drop == one.baseline - one.knocked_out
+        assert one.items == 6
+    assert checks.random_sets.count > 0
+
+    files = {str(path.relative_to("run")) for path in Path("run").rglob("*") if path.is_file()}
+    figures = {
+        f"figures/skill-{stem}"
+        for stem in ("effects.png", "effects.svg", "curve.png", "curve.svg", "curve.csv")
+    }
+    assert files - {".lock"} == figures | {
+        *("study.toml", "measurements.sqlite", "result.json", "heads.csv")
+    }
+    loaded = Study.load("run")
+    assert loaded == study
+    assert loaded.folder == Path("run")
+
+
+def test_the_form_of_result_json(llama: Model) -> None:
+    find(llama, out="run")
+    text = Path("run/result.json").read_text()
+    result = Result.from_json(text)
+    assert result.to_json() == text
+    record = json.loads(text)
+    assert record["schema"] == 1
+    assert set(record) == {
+        *("schema", "headsieve", "created", "seed", "command"),
+        *("model", "capabilities", "cost", "versions"),
+    }
+    assert set(record["model"]) == {
+        *("name", "revision", "architecture", "layers", "heads"),
+        *("dtype", "device", "fingerprint"),
+    }
+    assert (record["model"]["layers"], record["model"]["heads"]) == (3, 12)
+    assert record["model"]["architecture"] == "LlamaForCausalLM"
+    assert set(record["cost"]) == {"evaluations", "tokens", "seconds", "peak_memory_bytes"}
+    assert {"python", "torch", "transformers"} <= set(record["versions"])
+    (one,) = record["capabilities"].values()
+    assert set(one) == {"heads", "selected", "frontier", "evaluations", "verification"}
+    assert set(one["heads"][0]) == {
+        *("head", "layer", "index", "effect", "ci", "selection", "control_effect"),
+    }
+    for point in one["frontier"]:
+        assert set(point) == {"heads", "drop", "worst_control_drop"}
+    assert set(one["evaluations"]) == {"capability", "controls"}
+    checks = one["verification"]
+    assert set(checks) == {"capability", "controls", "random_sets"}
+    claim = {"metric", "items", "baseline", "knocked_out", "drop", "ci"}
+    assert set(checks["capability"]) == claim | {"p_value"}
+    assert all(set(control) == claim for control in checks["controls"].values())
+    assert set(checks["random_sets"]) == {"count", "mean_drop", "max_drop"}
+
+
+@pytest.mark.parametrize("schema", ["2", None])
+def test_a_result_of_another_form_is_refused(llama: Model, schema: str | None) -> None:
+    find(llama, out="run")
+    path = Path("run/result.json")
+    text = path.read_text()
+    path.write_text("{}" if schema is None else text.replace('"schema": 1', '"schema": 2'))
+    with pytest.raises(HeadsieveError, match="not a result of schema 1"):
+        Study.load("run")
+    path.unlink()
+    with pytest.raises(HeadsieveError, match=r"no finished study \(run/result\.json"):
+        Study.load("run")
+
+
+def test_the_same_seed_gives_the_same_result(llama: Model) -> None:
+    reference = lasting(find(llama).result)
+    random.seed(1)
+    np.random.seed(1)  # noqa: NPY002
+    torch.manual_seed(1)
+    assert lasting(find(llama, progress=Meddling()).result) == reference
+    assert lasting(find(llama, seed=1).result) != reference
+
+
+def test_a_search_leaves_global_random_states_alone(llama: Model) -> None:
+    def states() -> list[Any]:
+        drawn = [random.random(), np.random.random(), torch.rand(1).item()]  # noqa: NPY002
+        return drawn
+
+    def seed() -> None:
+        random.seed(3)
+        np.random.seed(3)  # noqa: NPY002
+        torch.manual_seed(3)
+
+    seed()
+    expected = states()
+    seed()
+    find(llama)
+    assert states() == expected
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_search_items_held_out_items_and_examples_are_disjoint(
+    llama: Model, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    pairs = [{"input": word, "output": word[::-1]} for word in WORDS]
+    Path("pairs.json").write_text(json.dumps(pairs))
+    measured: list[set[str]] = []
+    examples: set[str] = set()
+
+    def spy(items: Any, prefix: str, kind: Any, tokenizer: Any) -> ItemSet:
+        item_set = tokenize(items, prefix, kind, tokenizer)
+        texts = [tokenizer.decode(sequence.tokens) for sequence in item_set.sequences]
+        lines = [text.splitlines() for text in texts]
+        measured.append({one[-1] for one in lines})
+        examples.update(line for one in lines for line in one[:-1])
+        return item_set
+
+    monkeypatch.setattr("headsieve.workbench.tokenize", spy)
+    find(llama, "pairs.json", controls=[], seed=seed)
+    search, held_out = measured
+    assert (len(search), len(held_out), len(examples)) == (6, 6, 5)
+    assert not search & held_out
+    assert not examples & (search | held_out)
+
+
+@pytest.mark.parametrize("last", [1, 2, 3, 17, 30, 45])
+def test_an_interrupted_study_goes_on(llama: Model, last: int) -> None:
+    undisturbed = Counting()
+    options: dict[str, Any] = {"batch_size": 2, "heads": 2}
+    reference = find(llama, out="whole", progress=undisturbed, **options)
+    assert undisturbed.made > 45
+    first, second = Counting(last), Counting()
+    with pytest.raises(KeyboardInterrupt):
+        find(llama, out="run", progress=first, **options)
+    assert rows(Path("run/measurements.sqlite")) == first.made
+    with pytest.raises(HeadsieveError, match="no finished study"):
+        Study.load("run")
+    resumed = find(llama, out="run", resume=True, progress=second, **options)
+    assert lasting(resumed.result) == lasting(reference.result)
+    assert first.made + second.made == undisturbed.made
+    assert rows(Path("run/measurements.sqlite")) == undisturbed.made
+
+
+def test_a_finished_study_is_resumed_without_measuring(llama: Model) -> None:
+    finished = find(llama, out="run")
+    counting = Counting()
+    again = find(llama, out="run", resume=True, progress=counting)
+    assert counting.made == 0
+    assert lasting(again.result) == lasting(finished.result)
+
+
+def test_a_killed_study_goes_on(llama: Model) -> None:
+    save_model(llama, Path("model"))
+    arguments = [
+        *("locate", "skill.json", "--model", "model", "--device", "cpu"),
+        *("--controls", "other.json", "--budget", "24", "--heads", "3", "--limit", "6"),
+        *("--max-control-drop", "1", "--batch-size", "1", "--force", "--out"),
+    ]
+
+    def start(folder: str, *more: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "headsieve.cli", *arguments, folder, *more]
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    journal = Path("run/measurements.sqlite")
+    doomed = start("run")
+    try:
+        kept = 0
+        while kept < 8 and doomed.poll() is None:
+            time.sleep(0.002)
+            if journal.exists():
+                try:
+                    kept = rows(journal)
+                except sqlite3.OperationalError:  # locked, or the table is not there yet
+                    continue
+    finally:
+        doomed.kill()
+        doomed.wait()
+    assert doomed.returncode == -signal.SIGKILL
+    kept = rows(journal)
+    assert not Path("run/result.json").exists()
+
+    counting = Counting()
+    options: dict[str, Any] = {"batch_size": 1, "resume": True, "progress": counting}
+    model = load(Path("model"))
+    resumed = find(model, out="run", **options)
+    undisturbed = find(model, out="whole", batch_size=1)
+    assert lasting(resumed.result) == lasting(undisturbed.result)
+    total = undisturbed.result.cost.evaluations
+    assert rows(journal) == total
+    assert counting.made == total - kept
+
+
+def load(folder: Path) -> Model:
+    from headsieve.models.loading import load_model
+
+    return load_model(folder, device="cpu")
+
+
+def test_a_capability_that_the_model_lacks_is_refused(llama: Model) -> None:
+    with pytest.raises(HeadsieveError, match=r"skill: .*not clearly above chance \(0\.50\)"):
+        find(llama, force=False, out="run")
+    # What was measured is kept, and goes on when forced.
+    counting = Counting()
+    forced = find(llama, out="run", resume=True, progress=counting)
+    assert counting.made == forced.result.cost.evaluations - 2
+
+
+def test_too_small_a_budget_measures_nothing(llama: Model) -> None:
+    counting = Counting()
+    with pytest.raises(HeadsieveError, match="budget of 19 is too small"):
+        find(llama, budget=19, out="run", progress=counting)
+    assert counting.made == 0
+    find(llama, out="run")  # the folder is still free
+
+
+@pytest.mark.parametrize(
+    ("strategy", "budget", "spent"), [("exhaustive", 13, 13), ("exhaustive", 40, 13), ("paper", 12, 12)]
+)
+def test_the_other_strategies(llama: Model, strategy: str, budget: int, spent: int) -> None:
+    study = find(llama, strategy=strategy, budget=budget, out="run")
+    found = study["skill"]
+    assert found.evaluations.capability == spent
+    assert found.evaluations.controls == (0 if strategy == "paper" else spent)
+    assert study.config.strategy == strategy
+    assert Study.load("run") == study
+
+
+def test_no_controls(llama: Model) -> None:
+    study = find(llama, controls=[])
+    assert study["skill"].verification.controls == {}
+    assert study["skill"].evaluations.controls == 0
+    assert "--controls none" in study.result.command
+
+
+def test_each_capability_is_a_control_for_the_others(llama: Model) -> None:
+    study = find(llama, "skill.json", "other.json", controls=[], out="run")
+    assert list(study.result.capabilities) == ["skill", "other"]
+    assert list(study["skill"].verification.controls) == ["other"]
+    assert list(study["other"].verification.controls) == ["skill"]
+    assert study.result.cost.evaluations == rows(Path("run/measurements.sqlite"))
+    assert Study.load("run") == study
+
+
+def test_default_controls_are_written_down(llama: Model) -> None:
+    study = find(llama, controls=None, budget=20)
+    assert study.config.controls == tuple(study["skill"].verification.controls)
+    assert len(study.config.controls) == CONTROL_COUNT + 1
+    assert study["skill"].verification.controls[TEXT_CONTROL].metric == "log_prob"
+
+
+def test_default_controls_fill_up_to_five_and_text() -> None:
+    _, alone = select_tasks(["antonym"], None)
+    assert len(alone) == CONTROL_COUNT + 1
+    assert "antonym" not in alone
+    named, others = select_tasks(["antonym", "plural", "skill.json"], None)
+    assert list(named) == ["antonym", "plural", "skill"]
+    assert len(others) == CONTROL_COUNT - 2 + 1
+    assert not set(named) & set(others)
+    assert TEXT_CONTROL in others
+
+
+def test_a_builtin_about_the_same_things_is_no_default_control() -> None:
+    items = load_builtin("capital").items[:30]
+    pairs = [
+        {
+            "input": item.prompt.removesuffix("->").strip(),
+            "output": item.continuations[item.correct].strip(),
+        }
+        for item in items
+    ]
+    content = {"template": "Q: {input}? A: {output}", "items": pairs}
+    Path("country-capital.json").write_text(json.dumps(content))
+    _, others = select_tasks(["country-capital.json"], None)
+    assert "capital" not in others
+    assert len(others) == CONTROL_COUNT + 1
+    assert "capital" in select_tasks(["skill.json"], None)[1]
+    # A control that is asked for is taken all the same.
+    assert "capital" in select_tasks(["country-capital.json"], ["capital"])[1]
+
+
+def test_scores_with_and_without_heads(llama: Model) -> None:
+    heads = ["L2H3", "L0H1"]
+    plain = score(llama, ["skill.json", "text"], limit=7)
+    assert {name: one.items for name, one in plain.items()} == {"skill": 7, "text": 7}
+    assert plain["skill"].knocked_out is None
+    assert plain["skill"].drop is None
+    knocked = score(llama, ["skill.json", "text"], knockout=heads, limit=7)
+    for name, one in knocked.items():
+        assert one.baseline == plain[name].baseline
+        assert one.knocked_out is not None
+        assert one.drop == one.baseline - one.knocked_out
+    before, after = by_hand(llama, "text", 7), None
+    with llama.knockout(heads):
+        after = by_hand(llama, "text", 7)
+    assert knocked["text"].baseline == pytest.approx(before, abs=1e-4)
+    assert knocked["text"].knocked_out == pytest.approx(after, abs=1e-4)
+    assert abs(before - after) > 0.01
+
+
+def by_hand(model: Model, name: str, limit: int) -> float:
+    """Mean log-probability a token of passages of text, with transformers alone."""
+    means = []
+    for item in load_task(name).examples(0)[1][:limit]:
+        tokens = model.tokenizer(item.continuations[0], return_tensors="pt")["input_ids"]
+        with torch.inference_mode():
+            predictions = model.hf(tokens).logits[0, :-1].log_softmax(-1)
+        means.append(predictions.gather(1, tokens[0, 1:, None]).mean().item())
+    return float(np.mean(means))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"knockout": []}, "No heads to knock out were given"),
+        ({"knockout": ["L9H0"]}, "no head L9H0; layers 0 to 2 have 4 heads each"),
+        ({"limit": 0}, "at least 1 item, not 0"),
+        ({"seed": -1}, "must be 0 or more, not -1"),
+        ({"batch_size": 0}, "batch size must be auto or at least 1, not 0"),
+    ],
+)
+def test_what_cannot_be_scored(llama: Model, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(HeadsieveError, match=message):
+        score(llama, ["skill.json"], **options)
+
+
+def test_resuming_needs_a_folder(llama: Model) -> None:
+    with pytest.raises(HeadsieveError, match="name its run folder"):
+        find(llama, resume=True)
