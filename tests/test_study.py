@@ -211,12 +211,12 @@ def test_search_items_held_out_items_and_examples_are_disjoint(
     assert not examples & (search | held_out)
 
 
-@pytest.mark.parametrize("last", [1, 2, 3, 17, 30, 45])
+@pytest.mark.parametrize("last", [1, 2, 3, 17, 30, 43])
 def test_an_interrupted_study_goes_on(llama: Model, last: int) -> None:
     undisturbed = Counting()
     options: dict[str, Any] = {"batch_size": 2, "heads": 2}
     reference = find(llama, out="whole", progress=undisturbed, **options)
-    assert undisturbed.made > 45
+    assert undisturbed.made > 43
     first, second = Counting(last), Counting()
     with pytest.raises(KeyboardInterrupt):
         find(llama, out="run", progress=first, **options)
@@ -290,7 +290,7 @@ def test_a_capability_that_the_model_lacks_is_refused(llama: Model) -> None:
     # What was measured is kept, and goes on when forced.
     counting = Counting()
     forced = find(llama, out="run", resume=True, progress=counting)
-    assert counting.made == forced.result.cost.evaluations - 2
+    assert counting.made == forced.result.cost.evaluations - 1
 
 
 def test_too_small_a_budget_measures_nothing(llama: Model) -> None:

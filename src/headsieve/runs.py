@@ -21,6 +21,7 @@ from headsieve.measure.journal import Journal
 STUDY_FILE = "study.toml"
 JOURNAL_FILE = "measurements.sqlite"
 RESULT_FILE = "result.json"
+SMALLEST_LIMIT = 5
 _LOCK_FILE = ".lock"
 
 
@@ -62,6 +63,24 @@ class Config:
     limit: int | None
     batch_size: int | str
 
+    def __post_init__(self) -> None:
+        """Refuse what no study can have."""
+        for holds, sentence in (
+            (self.budget >= 1, f"The budget must be at least 1, not {self.budget}."),
+            (self.heads >= 1, f"The number of heads must be at least 1, not {self.heads}."),
+            (
+                0 <= self.max_control_drop <= 1,
+                f"The largest control drop must be from 0 to 1, not {self.max_control_drop}.",
+            ),
+            (self.seed >= 0, f"The seed must be 0 or more, not {self.seed}."),
+            (
+                self.limit is None or self.limit >= SMALLEST_LIMIT,
+                f"The limit must be at least {SMALLEST_LIMIT} items, not {self.limit}.",
+            ),
+        ):
+            if not holds:
+                raise HeadsieveError(sentence)
+
     def to_toml(self) -> str:
         """The text of ``study.toml``; options that were not given are left out."""
         return tomli_w.dumps(
@@ -101,6 +120,22 @@ class Config:
             words += ["--limit", str(self.limit)]
         words += ["--device", self.device, "--dtype", self.dtype]
         return shlex.join([*words, "--batch-size", str(self.batch_size)])
+
+
+@contextlib.contextmanager
+def open_journal(folder: Path | None, config: Config, *, resume: bool) -> Iterator[Journal]:
+    """Hold a study's journal: that of its run folder or, without a folder, one in memory.
+
+    Raises
+    ------
+    HeadsieveError
+        As `open_run`, or if there is no folder to resume.
+    """
+    if folder is None and resume:
+        raise HeadsieveError("To resume a study, name its run folder.")
+    run = contextlib.nullcontext() if folder is None else open_run(folder, config, resume=resume)
+    with run as path, contextlib.closing(Journal(path)) as journal:
+        yield journal
 
 
 @contextlib.contextmanager

@@ -6,8 +6,7 @@ import datetime
 import platform
 import resource
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -17,7 +16,6 @@ import numpy as np
 from pydantic import ValidationError
 
 from headsieve.errors import HeadsieveError
-from headsieve.measure.journal import Journal
 from headsieve.progress import Progress
 from headsieve.report.curve import Curve
 from headsieve.report.figures import file_names, save_figures
@@ -32,7 +30,7 @@ from headsieve.results import (
     ModelInfo,
     Result,
 )
-from headsieve.runs import RESULT_FILE, STUDY_FILE, Config, open_run, write_atomically
+from headsieve.runs import RESULT_FILE, STUDY_FILE, Config, open_journal, write_atomically
 from headsieve.scores import Score
 from headsieve.sensing.problem import Columns, Masks, Problem, to_masks
 from headsieve.sensing.recovery import Effects
@@ -190,7 +188,10 @@ def locate(
     """
     progress = progress or Progress()
     search = find_strategy(strategy)
-    _check_options(model, budget, heads, max_control_drop, seed, limit)
+    if heads > len(model.geometry):
+        raise HeadsieveError(
+            f"The model has {len(model.geometry)} heads; a set of {heads} cannot be found in it."
+        )
     named, others = select_tasks(capabilities, controls)
     config = Config(
         model=model.name,
@@ -209,7 +210,7 @@ def locate(
         batch_size=batch_size,
     )
     folder = None if out is None else Path(out)
-    with _journal(folder, config, resume=resume) as journal:
+    with open_journal(folder, config, resume=resume) as journal:
         bench = Workbench(
             model,
             named,
@@ -337,50 +338,6 @@ def _head_results(effects: Effects, heads: Sequence[Head]) -> list[HeadResult]:
         )
         for column in np.argsort(effects.effect, kind="stable")
     ]
-
-
-def _check_options(
-    model: Model,
-    budget: int,
-    heads: int,
-    max_control_drop: float,
-    seed: int,
-    limit: int | None,
-) -> None:
-    total = len(model.geometry)
-    checks = [
-        (budget >= 1, f"The budget must be at least 1, not {budget}."),
-        (heads >= 1, f"The number of heads must be at least 1, not {heads}."),
-        (heads <= total, f"The model has {total} heads; a set of {heads} cannot be found in it."),
-        (
-            0 <= max_control_drop <= 1,
-            f"The largest control drop must be from 0 to 1, not {max_control_drop}.",
-        ),
-        (seed >= 0, f"The seed must be 0 or more, not {seed}."),
-        (limit is None or limit >= 5, f"The limit must be at least 5 items, not {limit}."),
-    ]
-    for holds, sentence in checks:
-        if not holds:
-            raise HeadsieveError(sentence)
-
-
-@contextmanager
-def _journal(folder: Path | None, config: Config, *, resume: bool) -> Iterator[Journal]:
-    if folder is None:
-        if resume:
-            raise HeadsieveError("To resume a study, name its run folder.")
-        journal = Journal()
-        try:
-            yield journal
-        finally:
-            journal.close()
-        return
-    with open_run(folder, config, resume=resume) as path:
-        journal = Journal(path)
-        try:
-            yield journal
-        finally:
-            journal.close()
 
 
 def _study(

@@ -41,7 +41,7 @@ def lasso(masks: Masks, scores: FloatArray, alpha: float = PAPER_ALPHA) -> Float
     if spread == 0:
         return np.zeros(masks.shape[1])
     standard = (scores - scores.mean()) / spread
-    fitted = Lasso(alpha=alpha, max_iter=20_000).fit(masks.astype(float), standard)
+    fitted = Lasso(alpha=alpha, max_iter=20_000, random_state=0).fit(masks.astype(float), standard)
     return np.asarray(fitted.coef_, dtype=np.float64) * spread
 
 
