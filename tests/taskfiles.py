@@ -9,7 +9,10 @@ from typing import Any
 from headsieve.models.loading import Model
 from headsieve.results import Result
 
-WORDS = "cat dog sun sky red box run big map ink owl elm ant bee fox pig hen cow jar lid".split()
+WORDS = (
+    *("cat", "dog", "sun", "sky", "red", "box", "run", "big", "map", "ink"),
+    *("owl", "elm", "ant", "bee", "fox", "pig", "hen", "cow", "jar", "lid"),
+)
 
 
 def write_task(path: Path, mark: str = "") -> Path:

@@ -18,7 +18,7 @@ import torch
 
 from headsieve.errors import HeadsieveError
 from headsieve.measure.items import ItemSet, tokenize
-from headsieve.models.loading import Model
+from headsieve.models.loading import Model, load_model
 from headsieve.progress import Progress
 from headsieve.results import Result
 from headsieve.score import score
@@ -73,7 +73,7 @@ class Meddling(Progress):
 
     def advance(self, count: int) -> None:
         random.seed(count)
-        np.random.seed(count)  # noqa: NPY002  # the global state is what this is about
+        np.random.seed(count)
         torch.manual_seed(count)
 
 
@@ -163,7 +163,7 @@ def test_a_result_of_another_form_is_refused(llama: Model, schema: str | None) -
 def test_the_same_seed_gives_the_same_result(llama: Model) -> None:
     reference = lasting(find(llama).result)
     random.seed(1)
-    np.random.seed(1)  # noqa: NPY002
+    np.random.seed(1)
     torch.manual_seed(1)
     assert lasting(find(llama, progress=Meddling()).result) == reference
     assert lasting(find(llama, seed=1).result) != reference
@@ -171,12 +171,11 @@ def test_the_same_seed_gives_the_same_result(llama: Model) -> None:
 
 def test_a_search_leaves_global_random_states_alone(llama: Model) -> None:
     def states() -> list[Any]:
-        drawn = [random.random(), np.random.random(), torch.rand(1).item()]  # noqa: NPY002
-        return drawn
+        return [random.random(), np.random.random(), torch.rand(1).item()]
 
     def seed() -> None:
         random.seed(3)
-        np.random.seed(3)  # noqa: NPY002
+        np.random.seed(3)
         torch.manual_seed(3)
 
     seed()
@@ -215,7 +214,7 @@ def test_search_items_held_out_items_and_examples_are_disjoint(
 def test_an_interrupted_study_goes_on(llama: Model, last: int) -> None:
     undisturbed = Counting()
     options: dict[str, Any] = {"batch_size": 2, "heads": 2}
-    reference = find(llama, out="whole", progress=undisturbed, **options)
+    reference = find(llama, progress=undisturbed, **options)
     assert undisturbed.made > 43
     first, second = Counting(last), Counting()
     with pytest.raises(KeyboardInterrupt):
@@ -269,19 +268,13 @@ def test_a_killed_study_goes_on(llama: Model) -> None:
 
     counting = Counting()
     options: dict[str, Any] = {"batch_size": 1, "resume": True, "progress": counting}
-    model = load(Path("model"))
+    model = load_model("model", device="cpu")
     resumed = find(model, out="run", **options)
-    undisturbed = find(model, out="whole", batch_size=1)
+    undisturbed = find(model, batch_size=1)
     assert lasting(resumed.result) == lasting(undisturbed.result)
     total = undisturbed.result.cost.evaluations
     assert rows(journal) == total
     assert counting.made == total - kept
-
-
-def load(folder: Path) -> Model:
-    from headsieve.models.loading import load_model
-
-    return load_model(folder, device="cpu")
 
 
 def test_a_capability_that_the_model_lacks_is_refused(llama: Model) -> None:
@@ -302,7 +295,8 @@ def test_too_small_a_budget_measures_nothing(llama: Model) -> None:
 
 
 @pytest.mark.parametrize(
-    ("strategy", "budget", "spent"), [("exhaustive", 13, 13), ("exhaustive", 40, 13), ("paper", 12, 12)]
+    ("strategy", "budget", "spent"),
+    [("exhaustive", 13, 13), ("exhaustive", 40, 13), ("paper", 12, 12)],
 )
 def test_the_other_strategies(llama: Model, strategy: str, budget: int, spent: int) -> None:
     study = find(llama, strategy=strategy, budget=budget, out="run")

@@ -257,7 +257,9 @@ def _score(options: argparse.Namespace) -> None:
     from headsieve.report import tables
     from headsieve.report.progress import ConsoleProgress
     from headsieve.score import score
+    from headsieve.tasks.selection import by_name
 
+    by_name(options.tasks, {})  # as for locate, before the model is loaded
     with ConsoleProgress() as progress:
         progress.note(f"Loading {options.model} ...")
         results = score(

@@ -75,11 +75,14 @@ class Journal:
 
     def get(self, key: Key) -> Score | None:
         """The score of a measurement made before, or None."""
-        row = self._connection.execute(
-            "SELECT log_prob, value, margin FROM measurements"
-            " WHERE model = ? AND items = ? AND dtype = ? AND scoring = ? AND mask = ?",
-            (key.model, key.items, key.dtype, SCORING_VERSION, key.mask),
-        ).fetchone()
+        try:
+            row = self._connection.execute(
+                "SELECT log_prob, value, margin FROM measurements"
+                " WHERE model = ? AND items = ? AND dtype = ? AND scoring = ? AND mask = ?",
+                (key.model, key.items, key.dtype, SCORING_VERSION, key.mask),
+            ).fetchone()
+        except sqlite3.Error as error:
+            raise self._failure(error) from error
         return None if row is None else Score(*(np.frombuffer(blob) for blob in row))
 
     def add(self, entries: Iterable[Entry]) -> None:
@@ -105,9 +108,13 @@ class Journal:
 
     def totals(self) -> tuple[int, int, float]:
         """Number of measurements, and the tokens and seconds they took."""
-        count, tokens, seconds = self._connection.execute(
-            "SELECT COUNT(*), COALESCE(SUM(tokens), 0), COALESCE(SUM(seconds), 0) FROM measurements"
-        ).fetchone()
+        try:
+            count, tokens, seconds = self._connection.execute(
+                "SELECT COUNT(*), COALESCE(SUM(tokens), 0), COALESCE(SUM(seconds), 0)"
+                " FROM measurements"
+            ).fetchone()
+        except sqlite3.Error as error:
+            raise self._failure(error) from error
         return int(count), int(tokens), float(seconds)
 
     def close(self) -> None:

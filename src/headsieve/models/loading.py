@@ -161,10 +161,19 @@ def _from_pretrained(
 ) -> tuple[Any, Any]:
     options: dict[str, Any] = {"revision": revision} if revision else {}
     try:
-        hf = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, **options)
+        hf, loaded = transformers.AutoModelForCausalLM.from_pretrained(
+            folder, dtype=dtype, output_loading_info=True, **options
+        )
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **options)
     except Exception as error:  # transformers raises whatever its parts raise
         raise HeadsieveError(f"Cannot load the model {name}: {_first_line(error)}") from error
+    # transformers would go on with random numbers in their place.
+    missing = sorted(loaded["missing_keys"])
+    if missing:
+        raise HeadsieveError(
+            f"The model {name} lacks {len(missing)} of its weights ({missing[0]}); it is damaged "
+            "or no causal language model."
+        )
     return hf, tokenizer
 
 

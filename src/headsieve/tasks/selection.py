@@ -62,13 +62,14 @@ def by_name(given: Sequence[str], taken: Mapping[str, Task]) -> dict[str, Task]:
     Raises
     ------
     HeadsieveError
-        If a task is unknown or was named twice.
+        If a task is unknown or was named twice, be it under two names.
     """
     tasks: dict[str, Task] = {}
     for word in given:
         task = load_task(word)
-        name = task.name if task.name not in {**taken, **tasks} else word
-        if name in {**taken, **tasks}:
+        others = {**taken, **tasks}
+        name = task.name if task.name not in others else word
+        if name in others or any(task.items == other.items for other in others.values()):
             raise HeadsieveError(f"The task {word} was named twice.")
         tasks[name] = task
     return tasks
