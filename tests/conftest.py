@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import hypothesis
 import numpy as np
 import pytest
 
 from headsieve.models.loading import Model
 from tests.tiny import CONFIGS, MakeModel, Masks, count_hooks, tiny_model
+
+# A busy machine is slow, which is no fault of what is tested.
+hypothesis.settings.register_profile("headsieve", deadline=None)
+hypothesis.settings.load_profile("headsieve")
 
 
 @pytest.fixture(scope="session")

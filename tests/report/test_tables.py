@@ -103,7 +103,7 @@ def test_an_ascii_terminal_can_show_it() -> None:
 
 def test_scores() -> None:
     plain = shown(scores({"antonym": _score(0.664)}))
-    assert cells(plain, "antonym") == ["antonym", "accuracy", "100", "0.66"]
+    assert cells(plain, "antonym") == ["antonym", "accuracy", "100", "0.66", "0.50 to 0.70"]
     assert "drop" not in plain
     knocked = shown(scores({"antonym": _score(0.66, 0.04, (0.5, 0.7))}))
     assert cells(knocked, "antonym")[3:] == ["0.66", "0.04", "0.62", "0.50 to 0.70"]
