@@ -35,6 +35,7 @@ CONFIG = Config(
     seed=0,
     limit=None,
     batch_size="auto",
+    force=False,
 )
 
 
@@ -81,6 +82,7 @@ def test_what_never_measured_anything_is_begun_anew(tmp_path: Path, resume: bool
         ("limit", 8),
         ("fingerprint", "4567"),
         ("batch_size", 3),
+        ("force", True),
         ("max_control_drop", 0.1),
     ],
 )
@@ -172,6 +174,7 @@ _configs = st.builds(
     seed=st.integers(0, 2**31),
     limit=st.none() | st.integers(5, 100),
     batch_size=st.just("auto") | st.integers(1, 100),
+    force=st.booleans(),
 )
 
 

@@ -102,7 +102,7 @@ def _add_locate(commands: Any) -> None:
         type=float,
         default=0.05,
         metavar="F",
-        help="accuracy that a set may cost any control; plain text: twice that in nats a token "
+        help="accuracy that a set may cost any control; plain text: as many nats a token "
         "(%(default)s)",
     )
     command.add_argument(

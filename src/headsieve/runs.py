@@ -46,6 +46,7 @@ class Config:
     seed : int
     limit : int or None
     batch_size : int or "auto"
+    force : bool
     """
 
     model: str
@@ -62,6 +63,7 @@ class Config:
     seed: int
     limit: int | None
     batch_size: int | str
+    force: bool
 
     def __post_init__(self) -> None:
         """Refuse what no study can have."""
@@ -119,7 +121,8 @@ class Config:
         if self.limit is not None:
             words += ["--limit", str(self.limit)]
         words += ["--device", self.device, "--dtype", self.dtype]
-        return shlex.join([*words, "--batch-size", str(self.batch_size)])
+        words += ["--batch-size", str(self.batch_size)]
+        return shlex.join([*words, *(["--force"] if self.force else [])])
 
 
 @contextlib.contextmanager

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from headsieve.models.heads import Head
     from headsieve.models.loading import Model
 
-# A log-probability a token may fall by so many nats for each unit of accuracy allowed.
-NATS_PER_ACCURACY = 2.0
 
 _FIGURES = "figures"
 _HEADS_FILE = "heads.csv"
@@ -160,8 +158,8 @@ def locate(
     heads : int
         Heads in a set, at most.
     max_control_drop : float
-        How much accuracy a chosen set may cost any control on search items (plain text: twice as
-        many nats a token).
+        How much accuracy a chosen set may cost any control on search items (plain text: as many
+        nats a token).
     strategy : {"adaptive", "paper", "exhaustive"}
     seed : int
         Of the split of items, the masks and the resampling.
@@ -208,6 +206,7 @@ def locate(
         seed=seed,
         limit=limit,
         batch_size=batch_size,
+        force=force,
     )
     folder = None if out is None else Path(out)
     with open_journal(folder, config, resume=resume) as journal:
@@ -279,11 +278,7 @@ def _problem(bench: Workbench, config: Config, capability: str) -> Problem:
     return Problem(
         heads=len(bench.model.geometry),
         capability=capability,
-        controls={
-            name: config.max_control_drop * (NATS_PER_ACCURACY if name in in_nats else 1.0)
-            for name in bench.tasks
-            if name != capability
-        },
+        controls={name: config.max_control_drop for name in bench.tasks if name != capability},
         budget=config.budget,
         set_size=config.heads,
         seed=config.seed,

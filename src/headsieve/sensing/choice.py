@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from headsieve.sensing.problem import Columns, Ledger
 
+# A head must do at least this share of damage to be worth its place in a set.
+SHARE_PER_HEAD = 0.02
+
 
 @dataclass(frozen=True)
 class SetCost:
@@ -20,12 +23,20 @@ class SetCost:
         The largest such cost to a control whose metric is accuracy.
     excess : float
         By how much, summed over the controls, the set costs more than is allowed.
+    worth : float
+        The damage it does to the capability, less `SHARE_PER_HEAD` for each of its heads.
     """
 
     heads: Columns
     drop: float
     worst_control_drop: float
     excess: float
+    worth: float
+
+
+def worth(ledger: Ledger, chosen: Columns) -> float:
+    """The damage a measured set does to the capability, less what its heads must earn."""
+    return ledger.damage(chosen) - SHARE_PER_HEAD * len(chosen)
 
 
 def cost(ledger: Ledger, chosen: Columns) -> SetCost:
@@ -38,6 +49,7 @@ def cost(ledger: Ledger, chosen: Columns) -> SetCost:
         ledger.drop(problem.capability, chosen),
         max(accuracy, default=0.0),
         sum(max(0.0, drops[task] - allowed) for task, allowed in problem.controls.items()),
+        worth(ledger, chosen),
     )
 
 
@@ -48,16 +60,16 @@ def admissible(ledger: Ledger) -> list[SetCost]:
         for chosen in ledger.complete()
         if len(chosen) <= ledger.problem.set_size
     ]
-    return sorted(costs, key=lambda one: (-one.drop, len(one.heads), one.heads))
+    return sorted(costs, key=lambda one: (-one.worth, one.heads))
 
 
 def best_set(ledger: Ledger) -> Columns:
-    """The measured set with the largest drop that costs no control more than it may.
+    """The measured set that does most damage and costs no control more than it may.
 
     The empty set if there is none.
     """
     for candidate in admissible(ledger):
-        if candidate.excess <= 1e-9 and candidate.drop > 0:
+        if candidate.excess <= 1e-9 and candidate.worth > 0:
             return candidate.heads
     return ()
 

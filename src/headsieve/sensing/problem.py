@@ -13,6 +13,9 @@ from headsieve.scores import Score
 Masks = NDArray[np.bool_]
 Columns = tuple[int, ...]
 
+# A nat that the right answers lose counts as much as this share of the capability.
+SHARE_PER_NAT = 0.1
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -117,6 +120,20 @@ class Ledger:
         if task in self.problem.in_nats:
             return before.metric - after.metric
         return before.smooth_accuracy - after.smooth_accuracy
+
+    def damage(self, chosen: Columns) -> float:
+        """What a measured set does to the capability, in shares of it.
+
+        The share of its smooth accuracy that is lost, and a tenth for each nat that the right
+        answers become less likely: that goes on counting when all search items are wrong already,
+        and others are not yet.
+        """
+        capability = self.problem.capability
+        before, after = self.scores[capability][()], self.scores[capability][chosen]
+        nats = before.search - after.search
+        if capability in self.problem.in_nats:
+            return SHARE_PER_NAT * nats
+        return self.drop(capability, chosen) / before.smooth_accuracy + SHARE_PER_NAT * nats
 
     def complete(self) -> list[Columns]:
         """Sets measured on the capability and on every control, the unmodified model left out."""

@@ -8,9 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from headsieve.errors import HeadsieveError
-from headsieve.sensing.choice import best_set, frontier
+from headsieve.sensing.choice import SHARE_PER_HEAD, best_set, frontier, worth
 from headsieve.sensing.designs import stratified
-from headsieve.sensing.problem import Answer, Columns, Ledger, Problem, Question, to_sets
+from headsieve.sensing.problem import (
+    SHARE_PER_NAT,
+    Answer,
+    Columns,
+    Ledger,
+    Problem,
+    Question,
+    to_sets,
+)
 from headsieve.sensing.recovery import FloatArray, decode, estimate
 from headsieve.sensing.strategies.recommendation import Recommendation
 
@@ -46,8 +54,8 @@ def adaptive(problem: Problem) -> Search:
     4. Build sets from the best, one head at a time, keeping a beam of the best sets; where nothing
        promises a gain, try what further heads add to the best set. Controls are measured only for
        sets that do enough to the capability.
-    5. Choose, among all measured sets, the one with the largest drop that costs no control more
-       than it may.
+    5. Choose, among all measured sets, the one that does most damage to the capability (see
+       `Ledger.damage`) and costs no control more than it may; every head must be worth its place.
 
     Raises
     ------
@@ -146,8 +154,8 @@ def _sets(ledger: Ledger) -> Step:
         yield from ledger.ask(proposals, [problem.capability])
         # Controls are worth measuring only for sets that do more to the capability.
         best = best_set(ledger)
-        reached = ledger.drop(problem.capability, best)
-        better = [one for one in proposals if ledger.drop(problem.capability, one) > reached]
+        reached = worth(ledger, best)
+        better = [one for one in proposals if worth(ledger, one) > reached]
         yield from ledger.ask(better, list(problem.controls))
 
 
@@ -176,7 +184,7 @@ def _proposal(ledger: Ledger) -> Columns | None:
     complete = ledger.complete()
     singles = [_estimate(ledger, chosen) for chosen in complete if len(chosen) == 1]
     measured = [_estimate(ledger, chosen) for chosen in complete if len(chosen) <= problem.set_size]
-    measured.sort(key=lambda one: -_worth(ledger, one))
+    measured.sort(key=lambda one: -_promise(ledger, one))
     proposals: dict[Columns, float] = {}
     for start in measured[:_BEAM]:
         bases = [start]
@@ -187,20 +195,24 @@ def _proposal(ledger: Ledger) -> Columns | None:
             for single in singles:
                 promise = base.plus(single)
                 if len(promise.heads) > len(base.heads) and promise.heads not in known:
-                    proposals[promise.heads] = _worth(ledger, promise)
+                    proposals[promise.heads] = _promise(ledger, promise)
     if not proposals:
         return None
     best = max(proposals, key=lambda heads: (proposals[heads], heads))
-    gain = proposals[best] - (_worth(ledger, measured[0]) if measured else 0.0)
+    gain = proposals[best] - (_promise(ledger, measured[0]) if measured else 0.0)
     return best if gain > _SMALLEST_GAIN else None
 
 
 @dataclass(frozen=True)
 class _Estimate:
-    """What a set costs, measured or promised: share of the capability lost, and controls' drops."""
+    """What a set costs, measured or promised.
+
+    The share of the capability that is lost, the nats its right answers lose, the controls' drops.
+    """
 
     heads: Columns
     lost: float
+    nats: float
     controls: FloatArray
 
     def plus(self, single: _Estimate) -> _Estimate:
@@ -208,6 +220,7 @@ class _Estimate:
         return _Estimate(
             tuple(sorted({*self.heads, *single.heads})),
             self.lost + (1 - self.lost) * single.lost,
+            self.nats + single.nats,
             self.controls + single.controls,
         )
 
@@ -216,20 +229,24 @@ class _Estimate:
         return _Estimate(
             tuple(head for head in self.heads if head not in single.heads),
             1 - (1 - self.lost) / max(1 - single.lost, 0.05),
+            self.nats - single.nats,
             self.controls - single.controls,
         )
 
 
 def _estimate(ledger: Ledger, chosen: Columns) -> _Estimate:
+    known = ledger.scores[ledger.problem.capability]
     return _Estimate(
         chosen,
         1 - _remaining(ledger, chosen),
+        known[()].search - known[chosen].search,
         np.array([ledger.drop(task, chosen) for task in ledger.problem.controls]),
     )
 
 
-def _worth(ledger: Ledger, one: _Estimate) -> float:
-    """Share of the capability that is lost, less what controls lose beyond what they may."""
+def _promise(ledger: Ledger, one: _Estimate) -> float:
+    """The worth of a set, less what controls lose beyond what they may."""
     allowed = np.array(list(ledger.problem.controls.values()))
-    excess = np.maximum(one.controls - allowed, 0).sum()
-    return one.lost - _EXCESS_WEIGHT * float(excess)
+    excess = float(np.maximum(one.controls - allowed, 0).sum())
+    earned = one.lost + SHARE_PER_NAT * one.nats - SHARE_PER_HEAD * len(one.heads)
+    return earned - _EXCESS_WEIGHT * excess
