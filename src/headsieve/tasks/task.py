@@ -15,7 +15,7 @@ Kind = Literal["answer", "choice", "text"]
 # At most so many items are searched on and claimed on. A passage of text says as much as many
 # short answers, and costs as much.
 SEARCH_ITEMS: dict[Kind, int] = {"answer": 32, "choice": 32, "text": 5}
-HELD_OUT_ITEMS: dict[Kind, int] = {"answer": 100, "choice": 100, "text": 40}
+HELD_OUT_ITEMS: dict[Kind, int] = {"answer": 100, "choice": 100, "text": 20}
 _SEARCH_SHARE = 0.4
 _FEWEST_SEARCH_ITEMS = 5
 
