@@ -1,6 +1,6 @@
 """Print how far two runs agree on a capability's heads, as a Markdown row for each pair.
 
-    python benchmarks/head_agreement.py runs/four:past-tense runs/files:present-past
+python benchmarks/head_agreement.py runs/four:past-tense runs/files:present-past
 """
 
 from __future__ import annotations

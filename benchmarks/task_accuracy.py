@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 
 import headsieve as hs
-from headsieve.score import score
+from headsieve.scoring import score
 from headsieve.tasks import builtin_names
 
 STORED = Path(hs.__file__).parent / "tasks" / "builtin" / "_accuracy.json"

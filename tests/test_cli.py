@@ -382,6 +382,57 @@ def test_help(run: Run, command: list[str]) -> None:
         assert all(name in outcome.out for name in ("locate", "score", "heads", "tasks"))
 
 
+def test_the_default_run_folder_keeps_dots_and_bears_paths(run: Run) -> None:
+    for name in ("v1.0.json", "v1.5.json"):
+        write_task(Path(name))
+        assert run("locate", name, *LOCATE[2:]).status == 0
+    assert {path.name for path in Path("runs").iterdir()} == {"v1.0", "v1.5"}
+
+
+def test_names_in_progress_are_not_markup(run: Run) -> None:
+    write_task(Path("[red]x:smile:.json"))
+    outcome = run("locate", "[red]x:smile:.json", *LOCATE[2:])
+    assert outcome.status == 0
+    assert "Searching [red]x:smile:: " in outcome.err
+    assert "Loading [/red] ..." in run("score", "text", "--model", "[/red]").err
+
+
+def shell(command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a command line in which ``headsieve`` is this one."""
+    program = f'headsieve() {{ "{sys.executable}" -m headsieve.cli "$@"; }}; {command}'
+    return subprocess.run(
+        ["bash", "-c", program],
+        capture_output=True,
+        text=True,
+        env=os.environ | environment,
+        check=False,
+    )
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize("command", ["tasks", "tasks --json"])
+def test_output_that_cannot_be_written(command: str) -> None:
+    done = shell(f"headsieve {command} > /dev/full")
+    assert done.returncode == 2
+    sentence = "headsieve: Cannot read or write the output: No space left on device.\n"
+    assert done.stderr == sentence
+
+
+def test_a_closed_pipe_is_no_error() -> None:
+    done = shell("set -o pipefail; headsieve tasks | true; headsieve tasks | head -n 1")
+    assert (done.returncode, done.stderr) == (0, "")
+    done = shell("headsieve tasks | true; exit ${PIPESTATUS[0]}")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("command", ["score --help", "tasks"])
+def test_a_terminal_of_few_characters(command: str) -> None:
+    few = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = shell(f"headsieve {command}", **few)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "L13H4,L20H8" in done.stdout or "antonym" in done.stdout
+
+
 def test_help_and_tasks_load_no_heavy_library() -> None:
     program = (
         "import sys\n"

@@ -36,15 +36,16 @@ CONFIG = Config(
     limit=None,
     batch_size="auto",
     force=False,
+    items={"antonym": "89ab", "text": "cdef"},
 )
 
 
-def begin(folder: Path) -> None:
+def begin(folder: Path, mask: str = "L0H1") -> None:
     """Begin a study that has measured something."""
     with open_run(folder, CONFIG, resume=False) as path:
         journal = Journal(path)
         score = Score(np.zeros(1), np.zeros(1), np.zeros(1))
-        journal.add([Entry(Key("m", "i", "float32", ""), "antonym", score, 1, 0.1)])
+        journal.add([Entry(Key("m", "i", "float32", mask), "antonym", score, 1, 0.1)])
         journal.close()
 
 
@@ -82,7 +83,6 @@ def test_what_never_measured_anything_is_begun_anew(tmp_path: Path, resume: bool
         ("limit", 8),
         ("fingerprint", "4567"),
         ("batch_size", 3),
-        ("force", True),
         ("max_control_drop", 0.1),
     ],
 )
@@ -92,6 +92,52 @@ def test_other_options_are_named_on_resuming(tmp_path: Path, option: str, value:
     with (
         pytest.raises(HeadsieveError, match=f"has {option} = .*, not .*; resume it"),
         open_run(tmp_path, changed, resume=True),
+    ):
+        pass
+
+
+def test_force_may_differ_on_resuming_and_is_noted(tmp_path: Path) -> None:
+    begin(tmp_path)
+    forced = dataclasses.replace(CONFIG, force=True)
+    with open_run(tmp_path, forced, resume=True):
+        assert Config.from_toml((tmp_path / STUDY_FILE).read_text()) == forced
+
+
+@pytest.mark.parametrize(("resume", "kept"), [(False, 0), (True, 1)])
+def test_what_was_refused_at_the_unmodified_model_is_begun_anew(
+    tmp_path: Path, resume: bool, kept: int
+) -> None:
+    begin(tmp_path, mask="")
+    forced = dataclasses.replace(CONFIG, force=True)
+    with open_run(tmp_path, forced, resume=resume) as journal:
+        assert Journal(journal).totals()[0] == kept
+        assert Config.from_toml((tmp_path / STUDY_FILE).read_text()) == forced
+
+
+def test_a_task_whose_items_changed_is_named_on_resuming(tmp_path: Path) -> None:
+    begin(tmp_path)
+    changed = dataclasses.replace(CONFIG, items=CONFIG.items | {"text": "0000"})
+    with (
+        pytest.raises(HeadsieveError, match="items of the task text have changed since"),
+        open_run(tmp_path, changed, resume=True),
+    ):
+        pass
+
+
+def test_a_configuration_that_is_no_text_is_told(tmp_path: Path) -> None:
+    begin(tmp_path)
+    (tmp_path / STUDY_FILE).write_bytes(b"model = '\xff'")
+    with (
+        pytest.raises(HeadsieveError, match=r"study\.toml is not UTF-8 text"),
+        open_run(tmp_path, CONFIG, resume=True),
+    ):
+        pass
+
+
+def test_too_long_a_name_is_told(tmp_path: Path) -> None:
+    with (
+        pytest.raises(HeadsieveError, match=r"Cannot write in .*File name too long"),
+        open_run(tmp_path / ("long" * 75), CONFIG, resume=False),
     ):
         pass
 
@@ -151,7 +197,7 @@ def test_what_cannot_be_written_is_told(
         pass
 
 
-@pytest.mark.parametrize("text", ["budget = ", "budget = 3", CONFIG.to_toml() + "colour = 'red'"])
+@pytest.mark.parametrize("text", ["budget = ", "budget = 3", "colour = 'red'\n" + CONFIG.to_toml()])
 def test_another_file_is_no_configuration(text: str) -> None:
     with pytest.raises(HeadsieveError, match="not the configuration of a study"):
         Config.from_toml(text)
@@ -175,6 +221,7 @@ _configs = st.builds(
     limit=st.none() | st.integers(5, 100),
     batch_size=st.just("auto") | st.integers(1, 100),
     force=st.booleans(),
+    items=st.dictionaries(_text, _text),
 )
 
 

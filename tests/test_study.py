@@ -21,7 +21,7 @@ from headsieve.measure.items import ItemSet, tokenize
 from headsieve.models.loading import Model, load_model
 from headsieve.progress import Progress
 from headsieve.results import Result
-from headsieve.score import score
+from headsieve.scoring import score
 from headsieve.study import Study, locate
 from headsieve.tasks import load_task
 from headsieve.tasks.builtin import load_builtin
@@ -210,12 +210,12 @@ def test_search_items_held_out_items_and_examples_are_disjoint(
     assert not examples & (search | held_out)
 
 
-@pytest.mark.parametrize("last", [1, 2, 3, 17, 30, 43])
+@pytest.mark.parametrize("last", [1, 2, 3, 17, 30, 38])
 def test_an_interrupted_study_goes_on(llama: Model, last: int) -> None:
     undisturbed = Counting()
     options: dict[str, Any] = {"batch_size": 2, "heads": 2}
     reference = find(llama, progress=undisturbed, **options)
-    assert undisturbed.made > 43
+    assert undisturbed.made > 38
     first, second = Counting(last), Counting()
     with pytest.raises(KeyboardInterrupt):
         find(llama, out="run", progress=first, **options)
@@ -304,6 +304,7 @@ def test_the_other_strategies(llama: Model, strategy: str, budget: int, spent: i
     assert found.evaluations.capability == spent
     assert found.evaluations.controls == (0 if strategy == "paper" else spent)
     assert study.config.strategy == strategy
+    assert all((head.control_effect is None) == (strategy == "paper") for head in found.heads)
     assert Study.load("run") == study
 
 
@@ -403,6 +404,59 @@ def by_hand(model: Model, name: str, limit: int) -> float:
 def test_what_cannot_be_scored(llama: Model, options: dict[str, Any], message: str) -> None:
     with pytest.raises(HeadsieveError, match=message):
         score(llama, ["skill.json"], **options)
+
+
+def test_score_stays_the_function() -> None:
+    program = (
+        "import headsieve as hs; hs.score; import headsieve.scoring; print(callable(hs.score))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "True\n"
+
+
+def test_edited_items_are_told_on_resuming(llama: Model) -> None:
+    find(llama, out="run")
+    write_task(Path("skill.json"), "!")
+    with pytest.raises(HeadsieveError, match="items of the task skill have changed"):
+        find(llama, out="run", resume=True)
+
+
+def test_a_refused_study_is_forced_without_resuming(llama: Model) -> None:
+    with pytest.raises(HeadsieveError, match="or use --force"):
+        find(llama, force=False, out="run")
+    forced = find(llama, out="run")
+    assert forced.config.force
+    assert forced.result.cost.evaluations == find(llama).result.cost.evaluations
+
+
+def test_a_model_with_heads_out_is_not_taken_for_the_unmodified_one(llama: Model) -> None:
+    with llama.knockout(["L0H1"]):
+        with pytest.raises(HeadsieveError, match="knocked out already"):
+            find(llama)
+        with pytest.raises(HeadsieveError, match="knocked out already"):
+            score(llama, ["skill.json"])
+        by_hand(llama, "text", 1)
+
+
+def test_tasks_are_lists_of_names_or_paths(llama: Model) -> None:
+    with pytest.raises(HeadsieveError, match=r"capabilities must be a list .* \['antonym'\]"):
+        locate(llama, "antonym")
+    with pytest.raises(HeadsieveError, match="controls must be a list"):
+        find(llama, controls=Path("other.json"))
+    with pytest.raises(HeadsieveError, match="tasks must be a list"):
+        score(llama, "text")
+    study = locate(llama, [Path("skill.json")], **OPTIONS | {"controls": [Path("other.json")]})
+    assert study.config.capabilities == ("skill.json",)
+    assert study.config.controls == ("other.json",)
+
+
+def test_a_run_folder_in_the_home_folder(llama: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(Path.cwd() / "home"))
+    study = find(llama, out="~/run")
+    assert study.folder == Path.cwd() / "home" / "run"
+    assert Study.load("~/run") == study
 
 
 def test_resuming_needs_a_folder(llama: Model) -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from headsieve.errors import HeadsieveError
     from headsieve.models.heads import Head
     from headsieve.models.loading import Model, load_model
-    from headsieve.score import score
+    from headsieve.scoring import score
     from headsieve.study import Study, locate
     from headsieve.tasks import Task, load_task
 
@@ -37,7 +37,7 @@ _HOMES = {
     "load_model": "headsieve.models.loading",
     "load_task": "headsieve.tasks",
     "locate": "headsieve.study",
-    "score": "headsieve.score",
+    "score": "headsieve.scoring",
 }
 
 

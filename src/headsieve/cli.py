@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -29,10 +30,18 @@ class _Parser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns its exit status: 0, or 2 for what cannot be done."""
-    options = _parser().parse_args(arguments)
-    run: Callable[[argparse.Namespace], None] = options.run
+    for stream in (sys.stdout, sys.stderr):
+        # A character that the terminal's encoding lacks is no reason to stop.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    options = argparse.Namespace()
     try:
-        run(options)
+        try:
+            _parser().parse_args(arguments, options)
+            options.run(options)
+        finally:
+            # When the interpreter ends it is too late to say that output cannot be written.
+            sys.stdout.flush()
     except HeadsieveError as error:
         print(f"headsieve: {error}", file=sys.stderr)
         return _USAGE_ERROR
@@ -41,13 +50,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has closed it (`headsieve tasks | head`); nothing is wrong.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
+    except OSError as error:
+        _discard_output()
+        what = "the output" if error.filename is None else error.filename
+        print(f"headsieve: Cannot read or write {what}: {error.strerror}.", file=sys.stderr)
+        return _USAGE_ERROR
     return 0
+
+
+def _discard_output() -> None:
+    """Let what could not be written go, or the interpreter would try again when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _how_to_resume(options: argparse.Namespace) -> str:
     folder = getattr(options, "out", None)
-    if folder is None or not (folder / "measurements.sqlite").exists():
+    if folder is None or not os.path.exists(folder / "measurements.sqlite"):
         return ""
     return (
         f" Every finished measurement is kept in {folder}; give the same command with --resume to "
@@ -130,7 +149,7 @@ def _add_score(commands: Any) -> None:
         "--knockout, without some heads.",
     )
     command.add_argument("tasks", nargs="+", metavar="TASK")
-    command.add_argument("--knockout", metavar="L13H4,…", help="heads to knock out")
+    command.add_argument("--knockout", metavar="L13H4,L20H8", help="heads to knock out")
     _add_measuring(command, "items of a task at most")
     command.set_defaults(run=_score)
 
@@ -210,7 +229,9 @@ def _load(options: argparse.Namespace) -> Model:
 
 def _locate(options: argparse.Namespace) -> None:
     from headsieve.report import tables
+    from headsieve.report.figures import file_names
     from headsieve.report.progress import ConsoleProgress
+    from headsieve.runs import run_folder
     from headsieve.study import locate
     from headsieve.tasks.selection import select_tasks
 
@@ -218,7 +239,8 @@ def _locate(options: argparse.Namespace) -> None:
     # What is wrong with the tasks can be said before the model is loaded.
     capabilities, _ = select_tasks(options.capabilities, controls)
     if options.out is None:
-        options.out = Path("runs") / "-".join(Path(name).stem for name in capabilities)
+        options.out = Path("runs") / "-".join(file_names(capabilities).values())
+    options.out = run_folder(options.out)
     with ConsoleProgress() as progress:
         progress.note(f"Loading {options.model} ...")
         study = locate(
@@ -256,7 +278,7 @@ def _words(text: str) -> list[str]:
 def _score(options: argparse.Namespace) -> None:
     from headsieve.report import tables
     from headsieve.report.progress import ConsoleProgress
-    from headsieve.score import score
+    from headsieve.scoring import score
     from headsieve.tasks.selection import by_name
 
     by_name(options.tasks, {})  # as for locate, before the model is loaded
@@ -306,7 +328,10 @@ def _show(renderable: Any) -> None:
     if not console.is_terminal:
         # A pipe has no width of its own, and a file should not be cut at 80 columns.
         console = Console(width=120)
-    console.print(renderable)
+    # Printed as one text: of a closed pipe rich would make an end with status 1.
+    with console.capture() as capture:
+        console.print(renderable, crop=False)
+    print(capture.get(), end="")
 
 
 if __name__ == "__main__":

@@ -43,8 +43,8 @@ class HeadResult(_Part):
         95 % interval of the effect.
     selection : float
         Share of resamplings in which the head is among the best.
-    control_effect : float
-        Its worst effect on a control's search score.
+    control_effect : float or None
+        Its worst effect on a control's search score; None where no control was measured.
     """
 
     head: str
@@ -53,7 +53,7 @@ class HeadResult(_Part):
     effect: float
     ci: Interval
     selection: float
-    control_effect: float
+    control_effect: float | None
 
 
 class FrontierPoint(_Part):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import sqlite3
 import tempfile
 import tomllib
 from collections.abc import Iterator
@@ -47,6 +48,9 @@ class Config:
     limit : int or None
     batch_size : int or "auto"
     force : bool
+        Changes what is refused, not what is measured, so it may differ on resuming.
+    items : dict of str to str
+        Fingerprint of each task's search and held-out items.
     """
 
     model: str
@@ -64,6 +68,7 @@ class Config:
     limit: int | None
     batch_size: int | str
     force: bool
+    items: dict[str, str]
 
     def __post_init__(self) -> None:
         """Refuse what no study can have."""
@@ -102,8 +107,9 @@ class Config:
             values: dict[str, Any] = {"revision": None, "limit": None} | tomllib.loads(text)
             for name in ("capabilities", "controls"):
                 values[name] = tuple(values[name])
+            values["items"] = dict(values["items"])
             return cls(**values)
-        except (tomllib.TOMLDecodeError, TypeError, KeyError) as error:
+        except (tomllib.TOMLDecodeError, TypeError, KeyError, ValueError) as error:
             raise HeadsieveError(
                 f"{STUDY_FILE} is not the configuration of a study: {error}."
             ) from None
@@ -146,7 +152,9 @@ def open_run(folder: Path, config: Config, *, resume: bool) -> Iterator[Path]:
     """Hold a run folder for a study; yields the path of its journal.
 
     A folder whose study has measured nothing yet is begun anew, with `resume` or without: the
-    study may have been refused, or killed before it could measure anything.
+    study may have been refused, or killed before it could measure anything. One that has measured
+    nothing but the unmodified model, as a study has that was refused then, is begun anew without
+    `resume`.
 
     Raises
     ------
@@ -154,8 +162,6 @@ def open_run(folder: Path, config: Config, *, resume: bool) -> Iterator[Path]:
         If the folder cannot be written, is in use by another process, holds another study, or
         holds this one and `resume` was not asked for.
     """
-    if folder.exists() and not folder.is_dir():
-        raise HeadsieveError(f"The run folder {folder} is a file; name a folder.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = filelock.FileLock(folder / _LOCK_FILE, timeout=0)
@@ -164,6 +170,8 @@ def open_run(folder: Path, config: Config, *, resume: bool) -> Iterator[Path]:
         raise HeadsieveError(
             f"Another process is working in {folder}; wait for it or use another folder."
         ) from None
+    except FileExistsError:
+        raise HeadsieveError(f"The run folder {folder} is a file; name a folder.") from None
     except OSError as error:
         raise _cannot_write(folder, error) from None
     try:
@@ -181,33 +189,72 @@ def _claim(folder: Path, config: Config, *, resume: bool) -> None:
             raise HeadsieveError(
                 f"The folder {folder} holds other files ({others[0]}); name an empty or new folder."
             )
-    if not _measured(folder):
-        # Nothing would be lost: what was begun here was refused, or killed at once.
-        write_atomically(study, config.to_toml())
-        return
-    if not resume:
+    measured, searched = _measured(folder)
+    if measured and resume:
+        _refuse_changes(folder, Config.from_toml(read_text(study)), config)
+    elif searched:
         raise HeadsieveError(
             f"The folder {folder} holds a study already; continue it with --resume or name another "
             "folder with --out."
         )
-    before = asdict(Config.from_toml(study.read_text(encoding="utf-8")))
-    for name, value in asdict(config).items():
-        if before[name] != value:
+    else:
+        # Little would be lost: what was begun here was refused, or killed at once.
+        try:
+            (folder / JOURNAL_FILE).unlink(missing_ok=True)
+        except OSError as error:
+            raise _cannot_write(folder, error) from None
+    write_atomically(study, config.to_toml())
+
+
+def _refuse_changes(folder: Path, before: Config, config: Config) -> None:
+    """Refuse to resume a study that would go on to measure something else."""
+    old, new = asdict(before), asdict(config)
+    for name, value in new.items():
+        if name not in ("force", "items") and old[name] != value:
             raise HeadsieveError(
-                f"The study in {folder} has {name} = {before[name]!r}, not {value!r}; resume it "
+                f"The study in {folder} has {name} = {old[name]!r}, not {value!r}; resume it "
                 "with the options it was started with."
+            )
+    for task, fingerprint in config.items.items():
+        if before.items.get(task) != fingerprint:
+            raise HeadsieveError(
+                f"The items of the task {task} have changed since the study in {folder} was "
+                "started; name another folder with --out."
             )
 
 
-def _measured(folder: Path) -> bool:
+def _measured(folder: Path) -> tuple[bool, bool]:
+    """Whether anything was measured in a folder, and whether with heads knocked out."""
     path = folder / JOURNAL_FILE
     if not path.is_file():
-        return False
-    journal = Journal(path)
+        return False, False
+    with contextlib.closing(Journal(path)) as journal:
+        measured = journal.totals()[0] > 0
     try:
-        return journal.totals()[0] > 0
-    finally:
-        journal.close()
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            searched = connection.execute("SELECT 1 FROM measurements WHERE mask != '' LIMIT 1")
+            return measured, searched.fetchone() is not None
+    except sqlite3.Error as error:
+        raise HeadsieveError(f"Cannot keep measurements in {path}: {error}.") from None
+
+
+def run_folder(path: Path | str) -> Path:
+    """A run folder as it was named, a leading ``~`` expanded."""
+    return Path(os.path.expanduser(path))
+
+
+def read_text(path: Path) -> str:
+    """The text of a file of a run folder.
+
+    Raises
+    ------
+    HeadsieveError
+        If it is no UTF-8.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise HeadsieveError(f"{path} is not UTF-8 text.") from None
 
 
 def write_atomically(path: Path, text: str) -> None:

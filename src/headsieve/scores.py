@@ -39,15 +39,22 @@ class Score:
     @property
     def search(self) -> float:
         """The search score: mean log-probability of the right answer, floored item by item."""
-        return float(np.maximum(self.log_prob, LOG_PROB_FLOOR).mean())
+        return float(self.floored.mean())
+
+    @property
+    def floored(self) -> NDArray[np.float64]:
+        """Log-probabilities, none below `LOG_PROB_FLOOR`: the search score item by item."""
+        return np.maximum(self.log_prob, LOG_PROB_FLOOR)
+
+    @property
+    def smooth(self) -> NDArray[np.float64]:
+        """How right each answer is, by its margin: one half at zero, one far above it."""
+        return np.asarray(expit(self.margin / MARGIN_SCALE))
 
     @property
     def smooth_accuracy(self) -> float:
-        """Accuracy with each item counted by its margin: one half at zero, one far above it.
-
-        It is close to the accuracy itself, but moves before answers flip.
-        """
-        return float(expit(self.margin / MARGIN_SCALE).mean())
+        """Mean of `smooth`: close to the accuracy, but it moves before answers flip."""
+        return float(self.smooth.mean())
 
     @property
     def metric(self) -> float:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import datetime
+import os
 import platform
 import resource
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
@@ -16,6 +17,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from headsieve.errors import HeadsieveError
+from headsieve.models.knockout import require_unmodified
 from headsieve.progress import Progress
 from headsieve.report.curve import Curve
 from headsieve.report.figures import file_names, save_figures
@@ -30,7 +32,15 @@ from headsieve.results import (
     ModelInfo,
     Result,
 )
-from headsieve.runs import RESULT_FILE, STUDY_FILE, Config, open_journal, write_atomically
+from headsieve.runs import (
+    RESULT_FILE,
+    STUDY_FILE,
+    Config,
+    open_journal,
+    read_text,
+    run_folder,
+    write_atomically,
+)
 from headsieve.scores import Score
 from headsieve.sensing.problem import Columns, Masks, Problem, to_masks
 from headsieve.sensing.recovery import Effects
@@ -38,7 +48,7 @@ from headsieve.sensing.strategies import Strategy, find_strategy
 from headsieve.sensing.strategies.recommendation import Recommendation
 from headsieve.tasks.selection import select_tasks
 from headsieve.verify import RANDOM_SETS, mean_interval, verify
-from headsieve.workbench import Workbench
+from headsieve.workbench import Workbench, split_tasks, task_words
 
 if TYPE_CHECKING:
     from headsieve.models.heads import Head
@@ -103,17 +113,15 @@ class Study:
         HeadsieveError
             If the folder holds no finished study.
         """
-        folder = Path(folder)
+        folder = run_folder(folder)
         try:
-            config = Config.from_toml((folder / STUDY_FILE).read_text(encoding="utf-8"))
-            result = Result.from_json((folder / RESULT_FILE).read_text(encoding="utf-8"))
+            config = Config.from_toml(read_text(folder / STUDY_FILE))
+            result = Result.from_json(read_text(folder / RESULT_FILE))
             curves = {
-                name: Curve.from_csv(
-                    (folder / _FIGURES / f"{stem}-curve.csv").read_text(encoding="utf-8")
-                )
+                name: Curve.from_csv(read_text(folder / _FIGURES / f"{stem}-curve.csv"))
                 for name, stem in file_names(result.capabilities).items()
             }
-            general = read_general((folder / _HEADS_FILE).read_text(encoding="utf-8"))
+            general = read_general(read_text(folder / _HEADS_FILE))
         except OSError as error:
             raise HeadsieveError(
                 f"{folder} holds no finished study ({error.filename} cannot be read)."
@@ -128,9 +136,9 @@ class Study:
 
 def locate(
     model: Model,
-    capabilities: Sequence[str],
+    capabilities: Sequence[str | os.PathLike[str]],
     *,
-    controls: Sequence[str] | None = None,
+    controls: Sequence[str | os.PathLike[str]] | None = None,
     budget: int = 100,
     heads: int = 5,
     max_control_drop: float = 0.05,
@@ -148,9 +156,9 @@ def locate(
     Parameters
     ----------
     model : Model
-    capabilities : sequence of str
+    capabilities : sequence of str or path
         Built-in names or task files. Each is also a control for the others.
-    controls : sequence of str, optional
+    controls : sequence of str or path, optional
         Tasks that should survive. By default the other capabilities, filled up to five from a
         fixed set of built-in tasks, and plain text.
     budget : int
@@ -190,15 +198,18 @@ def locate(
         raise HeadsieveError(
             f"The model has {len(model.geometry)} heads; a set of {heads} cannot be found in it."
         )
-    named, others = select_tasks(capabilities, controls)
+    require_unmodified(model.hf, model.geometry)
+    capability_words = task_words(capabilities, "capabilities")
+    control_words = None if controls is None else task_words(controls, "controls")
+    named, others = select_tasks(capability_words, control_words)
     config = Config(
         model=model.name,
         revision=model.revision,
         dtype=model.dtype,
         device=model.device.type,
         fingerprint=model.fingerprint,
-        capabilities=tuple(capabilities),
-        controls=tuple(others if controls is None else controls),
+        capabilities=tuple(capability_words),
+        controls=tuple(others if control_words is None else control_words),
         budget=budget,
         heads=heads,
         max_control_drop=max_control_drop,
@@ -207,16 +218,22 @@ def locate(
         limit=limit,
         batch_size=batch_size,
         force=force,
+        items={},
     )
-    folder = None if out is None else Path(out)
+    item_sets = split_tasks(model, named, others, seed=seed, limit=limit)
+    fingerprints = {
+        name: "-".join(item_sets[f"{name} {part}"].fingerprint for part in ("search", "held-out"))
+        for name in (*named, *others)
+    }
+    config = replace(config, items=fingerprints)
+    folder = None if out is None else run_folder(out)
     with open_journal(folder, config, resume=resume) as journal:
         bench = Workbench(
             model,
             named,
             others,
+            item_sets,
             journal,
-            seed=seed,
-            limit=limit,
             batch_size=batch_size,
             progress=progress,
         )
@@ -329,7 +346,9 @@ def _head_results(effects: Effects, heads: Sequence[Head]) -> list[HeadResult]:
             effect=float(effects.effect[column]),
             ci=(float(effects.low[column]), float(effects.high[column])),
             selection=float(effects.selection[column]),
-            control_effect=float(effects.control_effect[column]),
+            control_effect=None
+            if np.isnan(effects.control_effect[column])
+            else float(effects.control_effect[column]),
         )
         for column in np.argsort(effects.effect, kind="stable")
     ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -25,6 +26,58 @@ CONTROL_SEARCH_ITEMS = 24
 _ABOVE_CHANCE = 0.1
 
 
+def task_words(given: Sequence[str | os.PathLike[str]], what: str) -> list[str]:
+    """Names and paths of tasks as text.
+
+    Raises
+    ------
+    HeadsieveError
+        If a single one was given, not a list.
+    """
+    if isinstance(given, (str, os.PathLike)):
+        raise HeadsieveError(
+            f"The {what} must be a list of names or paths, as in [{os.fspath(given)!r}], not a "
+            "single one."
+        )
+    return [os.fspath(one) for one in given]
+
+
+def split_tasks(
+    model: Model,
+    capabilities: Mapping[str, Task],
+    controls: Mapping[str, Task],
+    *,
+    seed: int,
+    limit: int | None,
+) -> dict[str, ItemSet]:
+    """Search and held-out items of every task, tokenised.
+
+    Parameters
+    ----------
+    model : Model
+    capabilities, controls : mapping of str to Task
+        Controls are searched with fewer items.
+    seed : int
+        Of the split of items.
+    limit : int, optional
+        Search items of each task at most, and held-out items too.
+
+    Returns
+    -------
+    dict of str to ItemSet
+        Under ``NAME search`` and ``NAME held-out``.
+    """
+    item_sets: dict[str, ItemSet] = {}
+    for name, task in {**capabilities, **controls}.items():
+        split = task.split(seed, limit)
+        search = split.search
+        if name in controls:
+            search = search[:CONTROL_SEARCH_ITEMS]
+        for part, items in (("search", search), ("held-out", split.held_out)):
+            item_sets[f"{name} {part}"] = tokenize(items, split.prefix, task.kind, model.tokenizer)
+    return item_sets
+
+
 class Workbench:
     """Measures named tasks on their search or held-out items.
 
@@ -32,12 +85,9 @@ class Workbench:
     ----------
     model : Model
     capabilities, controls : mapping of str to Task
-        Controls are searched with fewer items.
+    item_sets : mapping of str to ItemSet
+        What `split_tasks` makes of them.
     journal : Journal
-    seed : int
-        Of the split of items.
-    limit : int, optional
-        Search items of each task at most, and held-out items too.
     batch_size : int or "auto"
         Masks in one forward pass.
     progress : Progress
@@ -48,10 +98,9 @@ class Workbench:
         model: Model,
         capabilities: Mapping[str, Task],
         controls: Mapping[str, Task],
+        item_sets: Mapping[str, ItemSet],
         journal: Journal,
         *,
-        seed: int,
-        limit: int | None,
         batch_size: int | Literal["auto"],
         progress: Progress,
     ) -> None:
@@ -61,16 +110,6 @@ class Workbench:
         self.metrics = {name: task.metric for name, task in self.tasks.items()}
         self.journal = journal
         self.progress = progress
-        item_sets: dict[str, ItemSet] = {}
-        for name, task in self.tasks.items():
-            split = task.split(seed, limit)
-            search = split.search
-            if name in controls:
-                search = search[:CONTROL_SEARCH_ITEMS]
-            for part, items in (("search", search), ("held-out", split.held_out)):
-                item_sets[f"{name} {part}"] = tokenize(
-                    items, split.prefix, task.kind, model.tokenizer
-                )
         self._measurer = Measurer(
             model,
             item_sets,

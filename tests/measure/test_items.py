@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 import pytest
+import tokenizers
+import transformers
 
 from headsieve.errors import HeadsieveError
 from headsieve.measure.items import tokenize
@@ -60,3 +62,11 @@ def test_the_fingerprint_changes_with_what_is_measured() -> None:
 def test_an_item_of_one_token_is_told() -> None:
     with pytest.raises(HeadsieveError, match="'a' is a single token"):
         tokenize([Item("", ("a",))], "", "text", TOKENIZER)
+
+
+def test_choices_are_scored_behind_the_same_tokens() -> None:
+    # "b" merges with the end of the prompt and "c" does not.
+    model = tokenizers.models.BPE({"x": 0, "a": 1, "b": 2, "c": 3, "ab": 4}, [("a", "b")])
+    merging = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizers.Tokenizer(model))
+    items = tokenize([Item("xa", ("b", "c"))], "", "choice", merging)
+    assert [(one.tokens, one.start) for one in items.sequences] == [((0, 4), 1), ((0, 1, 3), 1)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 import torch
+import transformers
 
 from headsieve.errors import HeadsieveError
 from headsieve.measure.items import ItemSet, tokenize
@@ -187,6 +189,7 @@ def test_out_of_memory_halves_the_batch(
 ) -> None:
     expected = measurer(llama).measure(masks, "answer")
     short_of_memory = measurer(llama)
+    assert short_of_memory.packed
     forward = llama.hf.forward
 
     def narrow(input_ids: torch.Tensor, **options: Any) -> Any:
@@ -242,5 +245,127 @@ def test_numbers_that_are_not_finite_are_an_error(
         return output
 
     monkeypatch.setattr(llama.hf, "forward", overflow)
-    with pytest.raises(HeadsieveError, match="not finite numbers; float32"):
+    with pytest.raises(HeadsieveError, match="not finite numbers; float32 is wide enough"):
         overflowing.measure(masks, "answer")
+
+
+def test_a_narrow_type_that_overflows_gets_advice(llama: Model) -> None:
+    narrow = copy.copy(llama)
+    narrow.hf = copy.deepcopy(llama.hf).half()
+    narrow.hf.model.norm.weight.data.fill_(torch.nan)
+    with pytest.raises(HeadsieveError, match="not finite numbers; float16 may be too narrow"):
+        measurer(narrow).measure(np.zeros((1, 12), dtype=bool), "answer")
+
+
+# Items of one task that share a long prefix, so that the last ones lie far from it in the row.
+FORKED = {
+    "choice": tokenize(
+        [Item("The question is the same: " + word, (" yes", " no")) for word in "abcdefgh"],
+        "",
+        "choice",
+        _TOKENIZER,
+    ),
+    # Longer than anything above, and nothing to share: this alone would say that packing works.
+    "text": tokenize([Item("", (letter * 70,)) for letter in "uvwxyz"], "", "text", _TOKENIZER),
+}
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        # Local attention and biases by place in the row.
+        transformers.GPTNeoConfig(
+            vocab_size=len(_TOKENIZER),
+            hidden_size=32,
+            num_layers=4,
+            num_heads=4,
+            attention_types=[[["global", "local"], 2]],
+            window_size=64,
+            max_position_embeddings=512,
+            initializer_range=0.25,
+        ),
+        transformers.MptConfig(
+            vocab_size=len(_TOKENIZER), d_model=32, n_heads=4, n_layers=3, max_seq_len=512
+        ),
+        # A mask for every row of the batch.
+        transformers.XGLMConfig(
+            vocab_size=len(_TOKENIZER),
+            d_model=32,
+            ffn_dim=48,
+            num_layers=3,
+            attention_heads=4,
+            init_std=0.25,
+            max_position_embeddings=512,
+        ),
+        # Logits at all positions, whatever is asked for.
+        transformers.TrOCRConfig(
+            vocab_size=len(_TOKENIZER),
+            d_model=32,
+            decoder_layers=3,
+            decoder_attention_heads=4,
+            decoder_ffn_dim=48,
+            init_std=0.25,
+        ),
+    ],
+    ids=["gpt_neo", "mpt", "xglm", "trocr"],
+)
+def test_each_item_set_is_packed_only_where_its_own_rows_are_exact(config: Any) -> None:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        hf = transformers.AutoModelForCausalLM.from_config(config)
+        with torch.no_grad():
+            for parameter in hf.parameters():
+                if parameter.dim() > 1:
+                    parameter.normal_(0, 0.25)
+    model = Model(hf, _TOKENIZER, "unusual")
+    masks = np.eye(3, len(model.geometry), len(model.geometry) // 2, dtype=bool)
+    careful = measurer(model, FORKED)
+    for name, items in FORKED.items():
+        assert_same(careful.measure(masks, name), plainly(model, masks, items))
+    assert not careful.packed
+
+
+def test_a_head_that_gives_nothing_is_measured_to_have_no_effect(llama: Model) -> None:
+    mute = copy.copy(llama)
+    mute.hf = copy.deepcopy(llama.hf)
+    mute.hf.model.layers[1].self_attn.v_proj.weight.data.zero_()
+    masks = np.zeros((2, 12), dtype=bool)
+    masks[1, 4] = True
+    one, other = measurer(mute).measure(masks, "answer")
+    assert_same([one], [other])
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2"])
+def test_items_beyond_the_last_position_are_refused(make_model: MakeModel, family: str) -> None:
+    def of_length(length: int) -> dict[str, ItemSet]:
+        return {"long search": tokenize([Item("", ("x" * length,))], "", "text", _TOKENIZER)}
+
+    # The last token needs no position.
+    measurer(make_model(family), of_length(513))
+    with pytest.raises(HeadsieveError, match=r"long search: an item has 514 tokens .* most 512"):
+        measurer(make_model(family), of_length(514))
+
+
+def test_neither_training_mode_nor_the_default_type_changes_scores(
+    make_model: MakeModel, masks: Masks
+) -> None:
+    model = make_model("gpt2")  # has dropout
+    expected = measurer(model).measure(masks, "answer")
+    model.hf.train()
+    torch.set_default_dtype(torch.float64)
+    try:
+        found = measurer(model).measure(masks, "answer")
+    finally:
+        torch.set_default_dtype(torch.float32)
+        model.hf.eval()
+    assert_same(found, expected)
+
+
+def test_nothing_is_computed_before_a_set_is_measured(llama: Model, masks: Masks) -> None:
+    with forward_passes(llama) as passes:
+        lazy = measurer(llama)
+        assert not passes
+        lazy.measure(masks, "text")
+        few = len(passes)
+        assert lazy.packed
+        assert len(passes) > few

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given
@@ -72,3 +74,15 @@ def test_a_model_without_attention_heads_is_refused(llama: Model) -> None:
 
     with pytest.raises(HeadsieveError, match="No attention heads found in Blind"):
         find_geometry(Blind())
+
+
+@pytest.mark.parametrize("heads", [None, 3, "L1H1", Head(1, 1)])
+def test_what_is_no_list_of_heads_is_told_so(llama: Model, heads: Any) -> None:
+    with pytest.raises(HeadsieveError, match="Give heads as a list, as in"):
+        llama.knockout(heads)
+
+
+@pytest.mark.parametrize("head", [3, None, [1, 1], (1, 1)])
+def test_a_list_of_what_are_no_heads_is_told_so(llama: Model, head: Any) -> None:
+    with pytest.raises(HeadsieveError, match="is not a head; write layer and head as in L13H4"):
+        llama.knockout([head])

@@ -88,7 +88,28 @@ def test_heads_that_give_nothing_are_an_error(llama: Model) -> None:
     mute = copy.copy(llama)
     mute.hf = copy.deepcopy(llama.hf)
     mute.hf.model.layers[1].self_attn.v_proj.weight.data.zero_()
-    with pytest.raises(KnockoutError, match="changes nothing"), mute.knockout(["L1H0"]):
+    with (
+        pytest.raises(KnockoutError, match=r"^L1H0, L1H3: nothing but zeros"),
+        mute.knockout(["L1H3", "L1H0", "L2H1"]),
+    ):
+        logits(mute)
+
+
+def test_heads_that_give_nothing_may_be_allowed_but_a_skipped_layer_may_not(
+    llama: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mute = copy.copy(llama)
+    mute.hf = copy.deepcopy(llama.hf)
+    mute.hf.model.layers[1].self_attn.v_proj.weight.data.zero_()
+    mask = np.isin(np.arange(len(llama.geometry)), [4])[None]
+    before = logits(mute)
+    with knockout(mute.hf, mute.geometry, mask, allow_mute=True):
+        assert torch.equal(logits(mute), before)
+    monkeypatch.setattr(mute.hf.model.layers[1], "forward", lambda hidden, **_: hidden)
+    with (
+        pytest.raises(KnockoutError, match="layer 1 had no effect"),
+        knockout(mute.hf, mute.geometry, mask, allow_mute=True),
+    ):
         logits(mute)
 
 

@@ -54,8 +54,19 @@ def test_a_file_that_is_not_gguf_is_told_so(tmp_path: Path) -> None:
         ({"name": "/no/such/folder"}, "No model at /no/such/folder"),
         ({"name": ".", "dtype": "float7"}, "Unknown dtype 'float7'; use auto, float32"),
         ({"name": ".", "device": "abacus"}, "Cannot use device 'abacus'"),
+        ({"name": ".", "device": "meta"}, "Cannot use device 'meta'"),
+        ({"name": "~nobody-of-this-name/model"}, "No model at ~nobody-of-this-name/model"),
     ],
 )
 def test_wrong_options_are_told(options: dict[str, str], message: str) -> None:
     with pytest.raises(HeadsieveError, match=message):
         load_model(**options)
+
+
+def test_a_path_may_begin_at_home(
+    llama: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    llama.hf.save_pretrained(tmp_path / "mine")
+    llama.tokenizer.save_pretrained(tmp_path / "mine")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert load_model("~/mine", device="cpu").geometry.heads == llama.geometry.heads

@@ -20,7 +20,7 @@ from headsieve.measure.journal import Journal
 from headsieve.measure.measurer import Measurer
 from headsieve.models.knockout import KnockoutError
 from headsieve.models.loading import Model, _bundled_gguf, load_model
-from headsieve.score import score
+from headsieve.scoring import score
 from headsieve.tasks import load_task
 from tests.tiny import count_hooks
 

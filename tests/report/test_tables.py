@@ -19,13 +19,13 @@ from headsieve.results import CapabilityResult, TaskScore
 from tests.report.examples import EFFECTS, GENERAL, capability, claim, result
 
 
-def shown(renderable: RenderableType) -> str:
-    """What a terminal of 80 columns without colours shows."""
-    console = Console(width=80, file=io.StringIO(), color_system=None)
+def shown(renderable: RenderableType, width: int = 80) -> str:
+    """What a terminal without colours shows, lines that it breaks in one piece."""
+    console = Console(width=width, file=io.StringIO(), color_system=None)
     with console.capture() as capture:
-        console.print(renderable)
+        console.print(renderable, crop=False)
     text = capture.get()
-    assert max(map(len, text.splitlines())) <= 80
+    assert max(map(len, text.splitlines())) <= max(width, 80)
     return text
 
 
@@ -57,6 +57,30 @@ def test_summary_has_every_figure() -> None:
     assert text.splitlines()[-1].strip() == "runs/1"
     assert "Warning" not in text
     assert "L2H0" not in text
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_no_number_is_cut_however_narrow_the_terminal(width: int) -> None:
+    long = "a-control-with-quite-a-long-name"
+    study = result(antonym=capability(controls={long: claim(0.90, 0.85)}))
+    text = shown(summary(study, general={}, folder=None), width)
+    for one in ("-1.23", "-1.43 to -1.13", "0.87", "-0.04", "0.50 to 0.73", "0.02 to 0.09"):
+        assert one in text
+    rows = [_record("antonym", "answer", "accuracy", 150, 0.664, "English word to its opposite")]
+    listed = shown(tasks_table(rows), width)
+    assert "150" in listed
+    assert "0.66" in listed
+    assert "0.50 to 0.70" in shown(scores({long: _score(0.664)}), width)
+
+
+def test_what_was_not_measured_of_controls_is_not_shown_as_nothing() -> None:
+    one = capability()
+    heads = [head.model_copy(update={"control_effect": None}) for head in one.heads]
+    one = one.model_copy(update={"heads": heads})
+    text = shown(summary(result(antonym=one), general={}, folder=None))
+    assert cells(text, "L1H2")[-1] == "-"
+    (first, *_) = csv.DictReader(io.StringIO(heads_csv({"antonym": one}, {})))
+    assert first["control_effect"] == ""
 
 
 @pytest.mark.parametrize(
@@ -129,6 +153,7 @@ def test_heads_of_equal_layers_share_a_line() -> None:
     assert cells(text, "1, 3")[1] == "16"
     assert "64 heads in 6 layers." in text
     assert "layers 5." in text
+    assert "1 head in 1 layer." in shown(heads_table(Geometry([LayerHeads(0, 1, 8, 1, "o")])))
 
 
 def test_heads_csv_is_unrounded_and_says_roles() -> None:

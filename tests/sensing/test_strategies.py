@@ -59,6 +59,20 @@ def test_the_baselines_find_planted_heads(strategy: str) -> None:
     assert set(found.selected) == set(SELECTIVE)
 
 
+def test_paper_effects_are_nats_with_intervals_and_say_nothing_of_controls() -> None:
+    oracle = Oracle({"skill": SELECTIVE, "other": [], "third": []}, nats=2.5)
+    effects = run(STRATEGIES["paper"], problem(budget=120, set_size=3), oracle).effects
+    needed = list(SELECTIVE)
+    # Planted are 2.5 nats, of which the Lasso keeps most; coefficients of accuracy are below 1.
+    assert (effects.effect[needed] < -1.5).all()
+    assert (effects.low[needed] < effects.effect[needed]).all()
+    assert (effects.effect[needed] <= effects.high[needed]).all()
+    # Each head is in one mask alone, which a third of the resamplings leave out.
+    assert (effects.high[needed] <= 0).all()
+    assert effects.selection[needed].min() > 0.5
+    assert np.isnan(effects.control_effect).all()
+
+
 def test_paper_masks_are_its_own() -> None:
     oracle = Oracle(NEEDS)
     run(STRATEGIES["paper"], problem(budget=100, heads=300), oracle)

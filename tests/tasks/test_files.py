@@ -101,6 +101,15 @@ def test_repeated_rows_are_left_out(tmp_path: Path) -> None:
         ({"shots": -1, "items": []}, "field 'shots' must be a whole number"),
         ({"shots": True, "items": []}, "field 'shots' must be a whole number"),
         ({"template": "{input}", "items": []}, "field 'template' must hold"),
+        ({"template": "{input} {output} {output}", "items": []}, "field 'template' must hold"),
+        ({"description": "\ud800", "items": []}, r"'\\ud800' is half of a character"),
+        ([INPUT, {"input": "\ud800", "output": "x"}], r"line 6, row 2: '\\ud800' is half of a"),
+        ([CHOICE | {"choices": ["\udfff", "x"]}], r"row 1: '\\udfff' is half of a character"),
+        ("[" * 100_000, "brackets are nested too deep"),
+        ('[{"text": ' + "7" * 5000 + "}]", "not finite or has too many digits"),
+        ('[{"text": NaN}]', "not finite"),
+        ('[{"text": -Infinity}]', "not finite"),
+        ('[{"text": 1e400}]', "not finite"),
         ({"description": 1, "items": []}, "field 'description' must be text"),
         ({"items": 1}, "expected a list of rows"),
     ],
@@ -129,3 +138,11 @@ def test_files_that_cannot_be_read_are_told(tmp_path: Path) -> None:
 def test_a_misspelt_task_gets_a_suggestion() -> None:
     with pytest.raises(HeadsieveError, match="did you mean antonym"):
         load_task("antonmy")
+
+
+def test_a_path_may_begin_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, [INPUT])
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert load_task("~/mine.json").items
+    with pytest.raises(HeadsieveError, match="No task file at ~nobody-of-this-name/mine"):
+        load_task("~nobody-of-this-name/mine.json")

@@ -55,3 +55,9 @@ def test_a_split_depends_on_the_seed_alone() -> None:
 def test_too_few_items_are_told(items: int, limit: int | None, message: str) -> None:
     with pytest.raises(HeadsieveError, match=message):
         task(items).split(0, limit)
+
+
+def test_a_name_that_is_no_unicode_can_be_split() -> None:
+    # What a C locale makes of the bytes of a file name.
+    items = tuple(Item(str(number), ("x",)) for number in range(20))
+    assert Task("\udcc3\udca4", "answer", items).split(0).search

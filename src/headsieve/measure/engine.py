@@ -73,6 +73,8 @@ class Engine:
         masks : ndarray of bool, shape (masks, heads)
         """
         model = self.model
+        # Whoever trained it meanwhile may have left dropout on.
+        model.hf.eval()
         hidden: list[torch.Tensor] = []
         lowest = lowest_layer(model.geometry, masks)
         if self.reentry and lowest:
@@ -80,7 +82,8 @@ class Engine:
         entry: AbstractContextManager[None] = nullcontext()
         if hidden:
             entry = enter_at(model.hf, lowest, hidden[lowest].expand(len(masks), -1, -1))
-        with knockout(model.hf, model.geometry, masks), entry:
+        # A head that gives nothing is measured like any other: knocking it out has no effect.
+        with knockout(model.hf, model.geometry, masks, allow_mute=True), entry:
             logits = self._logits(row, len(masks))
         return _token_scores(logits, row)
 
@@ -93,7 +96,8 @@ class Engine:
             logits_to_keep=torch.as_tensor(row.keep, device=device),
             use_cache=False,
         ).logits
-        return output
+        # Some architectures take any option and leave it aside.
+        return output if output.shape[1] == len(row.keep) else output[:, row.keep]
 
     def _layer_inputs(self, row: Row) -> list[torch.Tensor]:
         """What enters each layer of the unmodified model; nothing where it takes too much."""
@@ -126,7 +130,7 @@ def _token_scores(logits: torch.Tensor, row: Row) -> TokenScores:
     masks, kept, vocabulary = logits.shape
     predictors = torch.as_tensor(row.predictors, device=logits.device)
     targets = torch.as_tensor(row.targets, device=logits.device)
-    log_prob = torch.empty((masks, len(targets)), device=logits.device)
+    log_prob = torch.empty((masks, len(targets)), dtype=torch.float32, device=logits.device)
     margin = torch.empty_like(log_prob)
     greedy = torch.empty((masks, len(targets)), dtype=torch.bool, device=logits.device)
     step = max(1, _LOGITS_AT_ONCE // (masks * vocabulary))

@@ -91,31 +91,37 @@ def tokenize(items: Sequence[Item], prefix: str, kind: Kind, tokenizer: Any) -> 
     """Tokenise items behind their few-shot examples.
 
     Prompt and continuation are tokenised as one text, and what is scored begins at the first
-    token in which it differs from the prompt alone.
+    token in which it differs from the prompt alone. A choice may merge with the end of the prompt
+    where others do not; all of them are scored from where the first one differs, behind the same
+    tokens.
     """
     sequences: list[TokenSequence] = []
     for item in items:
         prompt = tokenizer(prefix + item.prompt)["input_ids"] if prefix + item.prompt else []
-        for continuation in item.continuations:
-            tokens = tokenizer(prefix + item.prompt + continuation)["input_ids"]
-            shared = next(
-                (
-                    number
-                    for number, (one, other) in enumerate(zip(prompt, tokens, strict=False))
-                    if one != other
-                ),
-                min(len(prompt), len(tokens) - 1),
-            )
+        texts = [
+            tuple(tokenizer(prefix + item.prompt + continuation)["input_ids"])
+            for continuation in item.continuations
+        ]
+        for continuation, tokens in zip(item.continuations, texts, strict=True):
             # The first token has nothing before it to be predicted from.
             if len(tokens) < 2:
                 raise HeadsieveError(
                     f"The item {(item.prompt + continuation)[:40]!r} is a single token; it needs a "
                     "longer prompt."
                 )
-            sequences.append(TokenSequence(tuple(tokens), max(shared, 1)))
+        start = max(1, min(_shared(prompt, tokens) for tokens in texts))
+        sequences += [TokenSequence(tokens, start) for tokens in texts]
     return ItemSet(
         kind,
         tuple(sequences),
         tuple(len(item.continuations) for item in items),
         tuple(item.correct for item in items),
     )
+
+
+def _shared(prompt: Sequence[int], tokens: Sequence[int]) -> int:
+    """Number of tokens before the first in which a text differs from its prompt alone."""
+    for number, (one, other) in enumerate(zip(prompt, tokens, strict=False)):
+        if one != other:
+            return number
+    return min(len(prompt), len(tokens) - 1)

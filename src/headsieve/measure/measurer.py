@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -12,10 +13,11 @@ import torch
 from numpy.typing import NDArray
 
 from headsieve.errors import HeadsieveError
-from headsieve.measure.engine import Engine, lowest_layer
+from headsieve.measure.engine import Engine, TokenScores, lowest_layer
 from headsieve.measure.items import ItemSet
 from headsieve.measure.journal import Entry, Journal, Key
 from headsieve.measure.packing import Row, TokenSequence, pack, single
+from headsieve.models.knockout import KnockoutError
 from headsieve.scores import Score
 
 if TYPE_CHECKING:
@@ -28,7 +30,15 @@ _TOKENS_PER_BATCH = {"cpu": 2048, "cuda": 65536}
 # By how much a sequence's log-probability may differ by rounding alone, in nats. Where a shorter
 # way to compute it differs by more, that way is not taken.
 _TOLERANCE = {"float32": 1e-3, "float16": 0.1, "bfloat16": 0.5}
-_SAMPLE = 4
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """How one item set is computed."""
+
+    rows: list[Row]
+    packed: bool
+    engine: Engine
 
 
 class Measurer:
@@ -45,12 +55,10 @@ class Measurer:
     on_measured : callable, optional
         Called with the name and the number of new measurements whenever some are finished.
 
-    Attributes
-    ----------
-    packed : bool
-        Whether rows share prefixes: whether that gives what plain rows give.
-    reentry : bool
-        Whether layers below the lowest knocked-out one are skipped: whether that gives the same.
+    Raises
+    ------
+    HeadsieveError
+        If an item is longer than the model's positions reach.
     """
 
     def __init__(
@@ -69,11 +77,23 @@ class Measurer:
         self.journal = journal
         self._batch_size = batch_size
         self._on_measured = on_measured
-        self._rows: dict[str, list[Row]] = {}
-        self._engine = Engine(model, reentry=False)
-        self.packed = _works(self._packing_is_exact)
-        self.reentry = _works(self._reentry_is_exact)
-        self._engine = Engine(model, reentry=self.reentry)
+        self._plans: dict[str, _Plan] = {}
+        self._plain = Engine(model, reentry=False)
+        self._reentering = Engine(model, reentry=True)
+        _check_lengths(model, self.item_sets)
+
+    @property
+    def packed(self) -> bool:
+        """Whether rows share prefixes in all item sets, because that gives what plain rows give.
+
+        Each set that was not measured yet is tried for it.
+        """
+        return all(self._plan(name).packed for name in self.item_sets)
+
+    @property
+    def reentry(self) -> bool:
+        """Whether layers below the lowest knocked-out one are skipped, likewise."""
+        return all(self._plan(name).engine.reentry for name in self.item_sets)
 
     def measure(self, masks: Masks, name: str) -> list[Score]:
         """Scores of one task's items under each mask.
@@ -100,7 +120,8 @@ class Measurer:
             (key for key, score in known.items() if score is None),
             key=lambda key: lowest_layer(self.model.geometry, masks[[first_row[key]]]),
         )
-        size = self._masks_per_batch(name)
+        # Nothing is computed, not even how to compute, where everything is known.
+        size = self._masks_per_batch(name) if missing else 1
         for start in range(0, len(missing), size):
             batch = missing[start : start + size]
             entries = self._measured(batch, masks[[first_row[key] for key in batch]], name)
@@ -112,66 +133,59 @@ class Measurer:
 
     def _measured(self, keys: Sequence[Key], masks: Masks, name: str) -> list[Entry]:
         started = time.perf_counter()
-        rows = self._packed_rows(name)
-        scores = self._score(rows, masks, self.item_sets[name])
+        plan = self._plan(name)
+        scores = self._score(plan, masks, self.item_sets[name])
         seconds = (time.perf_counter() - started) / len(keys)
-        tokens = sum(len(row.tokens) for row in rows)
+        tokens = sum(len(row.tokens) for row in plan.rows)
         return [
             Entry(key, name, score, tokens, seconds)
             for key, score in zip(keys, scores, strict=True)
         ]
 
-    def _score(self, rows: Sequence[Row], masks: Masks, items: ItemSet) -> list[Score]:
+    def _score(self, plan: _Plan, masks: Masks, items: ItemSet) -> list[Score]:
         log_prob = np.zeros((len(masks), len(items.sequences)))
         greedy = np.ones((len(masks), len(items.sequences)), dtype=bool)
         margin = np.full((len(masks), len(items.sequences)), np.inf)
-        for row in rows:
-            for part, scores in self._halving(row, masks):
+        for row in plan.rows:
+            for part, scores in _halving(plan.engine, row, masks):
                 np.add.at(log_prob[part].T, row.sequences, scores.log_prob.T)
                 np.logical_and.at(greedy[part].T, row.sequences, scores.greedy.T)
                 np.minimum.at(margin[part].T, row.sequences, scores.margin.T)
         if not np.isfinite(log_prob).all():
             raise HeadsieveError(
-                f"The model's log-probabilities are not finite numbers; {self.model.dtype} may be "
-                "too narrow for it: try --dtype float32."
+                f"The model's log-probabilities are not finite numbers; {self._not_finite()}."
             )
         return [items.score(*scores) for scores in zip(log_prob, greedy, margin, strict=True)]
 
-    def _halving(self, row: Row, masks: Masks):  # type: ignore[no-untyped-def]
-        """Score a row under all masks, in ever smaller batches if memory runs out."""
-        size = len(masks)
-        start = 0
-        while start < len(masks):
-            part = slice(start, start + size)
-            try:
-                scores = self._engine.score(row, masks[part])
-            except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-                if not _is_out_of_memory(error) or size == 1:
-                    raise
-                size = (size + 1) // 2
-                gc.collect()
-                if torch.cuda.is_available():
-                    torch.cuda.empty_cache()
-                continue
-            yield part, scores
-            start += size
+    def _not_finite(self) -> str:
+        dtype = self.model.dtype
+        if dtype in ("float16", "bfloat16"):
+            return f"{dtype} may be too narrow for it: try --dtype float32"
+        return f"{dtype} is wide enough, so its weights may be damaged"
 
     def _masks_per_batch(self, name: str) -> int:
         if self._batch_size != "auto":
             return self._batch_size
-        longest = max(len(row.tokens) for row in self._packed_rows(name))
+        longest = max(len(row.tokens) for row in self._plan(name).rows)
         allowed = _TOKENS_PER_BATCH.get(self.model.device.type, _TOKENS_PER_BATCH["cuda"])
         return max(1, allowed // longest)
 
-    def _packed_rows(self, name: str) -> list[Row]:
-        if name not in self._rows:
+    def _plan(self, name: str) -> _Plan:
+        """Choose the fastest way to compute an item set that gives what plain rows give."""
+        if name not in self._plans:
             sequences = self.item_sets[name].sequences
-            self._rows[name] = (
-                pack(sequences, attention_cost=self._attention_cost())
-                if self.packed
-                else single(sequences)
+            shared = pack(sequences, attention_cost=self._attention_cost())
+            plain = single(sequences)
+            plans = (
+                _Plan(shared, True, self._reentering),
+                _Plan(shared, True, self._plain),
+                _Plan(plain, False, self._reentering),
             )
-        return self._rows[name]
+            self._plans[name] = next(
+                (plan for plan in plans if self._is_exact(plan, sequences)),
+                _Plan(plain, False, self._plain),
+            )
+        return self._plans[name]
 
     def _attention_cost(self) -> float:
         """Cost of a query-key pair against that of a token's matrix products."""
@@ -182,40 +196,45 @@ class Measurer:
         # Masked attention reaches about two thirds of the speed of a plain matrix product.
         return float(1.5 * pair / token)
 
-    def _sample(self) -> list[TokenSequence]:
-        """A few sequences of every item set, the longest of all among them."""
-        sequences = [
-            sequence
-            for items in self.item_sets.values()
-            for sequence in (*items.sequences[:2], max(items.sequences, key=_length))
-        ]
-        return sorted(sequences, key=_length)[-_SAMPLE:]
+    def _is_exact(self, plan: _Plan, sequences: Sequence[TokenSequence]) -> bool:
+        """Whether sequences score in a plan's rows what each of them scores alone.
 
-    def _packing_is_exact(self) -> bool:
-        sample = self._sample()
-        nothing = np.zeros((1, len(self.model.geometry)), dtype=bool)
-        packed = self._totals(pack(sample, attention_cost=0.0), nothing, self._engine)
-        return self._agree(packed, self._totals(single(sample), nothing, self._engine))
+        What an architecture may get wrong grows with the length of the row (attention by place in
+        the row) or of the sequence (sliding windows), so the longest of both are tried.
+        """
+        longest = max(range(len(sequences)), key=lambda number: len(sequences[number].tokens))
+        its_row = next(row for row in plan.rows if longest in row.sequences)
+        try:
+            for row in dict.fromkeys((max(plan.rows, key=_length), its_row)):
+                totals = self._totals(plan.engine, row)
+                for number in _sample(row, sequences):
+                    alone = self._totals(self._plain, *single([sequences[number]]))
+                    if not self._agree(totals[number], alone[0]):
+                        return False
+        # An architecture may refuse what it cannot take.
+        except (RuntimeError, TypeError, ValueError, LookupError, AttributeError, KnockoutError):
+            return False
+        return True
 
-    def _reentry_is_exact(self) -> bool:
-        sample = self._sample()
-        rows = pack(sample, attention_cost=0.0) if self.packed else single(sample)
-        # A head in the middle: layers are skipped below it and computed above it.
-        mask = np.zeros((1, len(self.model.geometry)), dtype=bool)
-        mask[0, len(self.model.geometry) // 2] = True
-        started_within = self._totals(rows, mask, Engine(self.model, reentry=True))
-        return self._agree(started_within, self._totals(rows, mask, self._engine))
+    def _totals(self, engine: Engine, row: Row) -> dict[int, NDArray[np.float64]]:
+        """Log-probability of each sequence of a row under two masks.
 
-    def _totals(self, rows: Sequence[Row], masks: Masks, engine: Engine) -> NDArray[np.float64]:
-        """Log-probabilities of the sample's sequences."""
-        total = np.zeros(_SAMPLE)
-        for row in rows:
-            np.add.at(total, row.sequences, engine.score(row, masks).log_prob[0])
-        return total
+        Both knock out a head in the middle: there are layers below it to skip and layers above it
+        to compute. They are two because a batch of one hides what is not given for every row.
+        """
+        masks = np.zeros((2, len(self.model.geometry)), dtype=bool)
+        masks[:, len(self.model.geometry) // 2] = True
+        masks[1, -1] = True
+        parts = [scores.log_prob for _part, scores in _halving(engine, row, masks)]
+        log_prob = np.concatenate(parts)
+        return {
+            int(number): log_prob[:, row.sequences == number].sum(axis=1)
+            for number in np.unique(row.sequences)
+        }
 
     def _agree(self, one: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
         tolerance = _TOLERANCE.get(self.model.dtype, _TOLERANCE["bfloat16"])
-        return bool(np.abs(one - other).max() < tolerance)
+        return np.allclose(one, other, rtol=0, atol=tolerance)
 
     def _key(self, mask: NDArray[np.bool_], name: str) -> Key:
         heads = self.model.geometry.heads
@@ -227,16 +246,51 @@ class Measurer:
         )
 
 
-def _works(check: Callable[[], bool]) -> bool:
-    """Whether a check holds; an architecture may refuse what it cannot take."""
-    try:
-        return check()
-    except (RuntimeError, TypeError, ValueError, IndexError):
-        return False
+def _check_lengths(model: Model, item_sets: Mapping[str, ItemSet]) -> None:
+    config = model.hf.config.get_text_config(decoder=True)
+    limit = getattr(config, "max_position_embeddings", None)
+    # Attention with linear biases has no last position, whatever the configuration says.
+    if not isinstance(limit, int) or limit < 1 or getattr(config, "alibi", False):
+        return
+    for name, items in item_sets.items():
+        longest = max(len(sequence.tokens) for sequence in items.sequences)
+        # The last token is only predicted.
+        if longest - 1 > limit:
+            raise HeadsieveError(
+                f"{name}: an item has {longest} tokens with its prompt, but the model takes at "
+                f"most {limit}."
+            )
 
 
-def _length(sequence: TokenSequence) -> int:
-    return len(sequence.tokens)
+def _sample(row: Row, sequences: Sequence[TokenSequence]) -> list[int]:
+    """A few sequences of a row: the last ones, farthest from what they share, and the longest."""
+    numbers = list(dict.fromkeys(row.sequences.tolist()))
+    longest = max(numbers, key=lambda number: len(sequences[number].tokens))
+    return list(dict.fromkeys([*numbers[-2:], numbers[len(numbers) // 2], longest]))
+
+
+def _halving(engine: Engine, row: Row, masks: Masks) -> Iterator[tuple[slice, TokenScores]]:
+    """Score a row under all masks, in ever smaller batches if memory runs out."""
+    size = len(masks)
+    start = 0
+    while start < len(masks):
+        part = slice(start, start + size)
+        try:
+            scores = engine.score(row, masks[part])
+        except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+            if not _is_out_of_memory(error) or size == 1:
+                raise
+            size = (size + 1) // 2
+            gc.collect()
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+            continue
+        yield part, scores
+        start += size
+
+
+def _length(row: Row) -> int:
+    return len(row.tokens)
 
 
 def _is_out_of_memory(error: BaseException) -> bool:

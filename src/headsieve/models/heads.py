@@ -96,19 +96,27 @@ class Geometry:
         Raises
         ------
         HeadsieveError
-            If the model has no such head.
+            If that is no head, or the model has no such head.
         """
         if isinstance(head, str):
             head = Head.parse(head)
+        if not isinstance(head, Head):
+            raise HeadsieveError(f"{head!r} is not a head; write layer and head as in L13H4.")
         try:
             return self._column[head]
         except KeyError:
-            raise HeadsieveError(
-                f"The model has no head {Head(*head)}; {self.describe()}."
-            ) from None
+            raise HeadsieveError(f"The model has no head {head}; {self.describe()}.") from None
 
     def columns(self, heads: Iterable[Head | str]) -> list[int]:
-        """Positions of several heads in a mask, in their order and without repetition."""
+        """Positions of several heads in a mask, in their order and without repetition.
+
+        Raises
+        ------
+        HeadsieveError
+            If the model lacks one of them, or if a single head is given in place of several.
+        """
+        if isinstance(heads, (str, Head)) or not isinstance(heads, Iterable):
+            raise HeadsieveError(f"Give heads as a list, as in ['L13H4'], not {heads!r}.")
         return list(dict.fromkeys(self.column(head) for head in heads))
 
     def to_dict(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from headsieve.errors import HeadsieveError
+from headsieve.models.heads import Head
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,7 +24,9 @@ class KnockoutError(HeadsieveError):
 
 
 @contextmanager
-def knockout(hf: nn.Module, geometry: Geometry, masks: NDArray[np.bool_]) -> Iterator[None]:
+def knockout(
+    hf: nn.Module, geometry: Geometry, masks: NDArray[np.bool_], *, allow_mute: bool = False
+) -> Iterator[None]:
     """Zero heads while the context lasts.
 
     Each masked head's slice of the attention output projection's input is set to zero at every
@@ -37,13 +40,15 @@ def knockout(hf: nn.Module, geometry: Geometry, masks: NDArray[np.bool_]) -> Ite
     geometry : Geometry
     masks : ndarray of bool, shape (rows, heads)
         One row for every row of the batches that run inside; a single row serves all.
+    allow_mute : bool
+        Whether the masked heads may give nothing but zeros already, so that nothing changes.
 
     Raises
     ------
     KnockoutError
         If a forward pass of the model did not come through a masked layer, if there was nothing
-        left to zero there, if a batch has another number of rows than `masks`, or if no forward
-        pass ran at all.
+        left to zero there (unless `allow_mute`), if a batch has another number of rows than
+        `masks`, or if no forward pass ran at all.
     """
     masks = np.atleast_2d(np.asarray(masks, dtype=bool))
     hooks = _layer_hooks(hf, geometry, masks)
@@ -51,7 +56,7 @@ def knockout(hf: nn.Module, geometry: Geometry, masks: NDArray[np.bool_]) -> Ite
 
     def check(_module: nn.Module, _args: object, output: object) -> None:
         for hook in hooks:
-            hook.check()
+            hook.check(allow_mute=allow_mute)
 
     try:
         for hook in hooks:
@@ -65,6 +70,23 @@ def knockout(hf: nn.Module, geometry: Geometry, masks: NDArray[np.bool_]) -> Ite
             handle.remove()
     for hook in hooks:
         hook.check_ever_fired()
+
+
+def require_unmodified(hf: nn.Module, geometry: Geometry) -> None:
+    """Refuse a model whose heads are knocked out at the moment.
+
+    Raises
+    ------
+    HeadsieveError
+        If the call is made inside a `knockout` context of the same model.
+    """
+    for layer in geometry.layers:
+        hooks = hf.get_submodule(layer.projection)._forward_pre_hooks.values()
+        if any(isinstance(hook, _LayerHook) for hook in hooks):
+            raise HeadsieveError(
+                "Heads of this model are knocked out already; leave the knockout's with block "
+                "before measuring it."
+            )
 
 
 def _layer_hooks(hf: nn.Module, geometry: Geometry, masks: NDArray[np.bool_]) -> list[_LayerHook]:
@@ -115,7 +137,7 @@ class _LayerHook:
         self.something = (heads * columns).abs().amax(dim=tuple(range(1, heads.dim())))
         return (heads.masked_fill(columns, 0), *args[1:])
 
-    def check(self) -> None:
+    def check(self, *, allow_mute: bool) -> None:
         """Raise unless the forward pass that just ended came through here and lost something."""
         if not self.fired:
             raise KnockoutError(
@@ -125,11 +147,15 @@ class _LayerHook:
         self.fired = False
         self.passes += 1
         assert self.something is not None
-        masked = self.masks.any(dim=1).expand(self.something.shape[0])
-        if bool((masked & (self.something == 0)).any()):
+        masks = self.masks.expand(len(self.something), -1)
+        mute = masks[self.something == 0].any(dim=0)
+        if not allow_mute and bool(mute.any()):
+            names = ", ".join(
+                str(Head(self.layer.layer, index)) for index in mute.nonzero().flatten().tolist()
+            )
             raise KnockoutError(
-                f"The masked heads of layer {self.layer.layer} gave nothing but zeros already, so "
-                "knocking them out changes nothing."
+                f"{names}: nothing but zeros comes from there already, so knocking that out "
+                "changes nothing."
             )
 
     def check_ever_fired(self) -> None:

@@ -69,7 +69,7 @@ class Model:
         Parameters
         ----------
         heads : iterable of Head or str
-            For example ``["L13H4", "L20H8"]``.
+            For example ``["L13H4", "L20H8"]``; a single head is a list of one.
 
         Returns
         -------
@@ -79,7 +79,7 @@ class Model:
         Raises
         ------
         HeadsieveError
-            If the model has no such head, or no heads are given.
+            If the model has no such head, or if that is no list of heads or an empty one.
         KnockoutError
             On leaving the context, if the knockout never took effect.
         """
@@ -137,7 +137,8 @@ def load_model(
     torch_dtype = DTYPES.get(dtype) or (torch.float32 if target.type == "cpu" else "auto")
     source = _bundled_gguf() if name == DEFAULT_MODEL else None
     if source is None:
-        source = Path(name)
+        # Unlike Path.expanduser, this leaves the name of an unknown user alone.
+        source = Path(os.path.expanduser(name))
         if name == DEFAULT_MODEL:
             name = DEFAULT_MODEL_HUB_ID
     with _quiet():
@@ -195,8 +196,9 @@ def _device(device: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         target = torch.device(device)
-        torch.empty(0, device=target)
-    except (RuntimeError, AssertionError) as error:
+        # The meta device takes tensors but computes nothing.
+        torch.ones(1, device=target).item()
+    except (RuntimeError, AssertionError, ImportError, TypeError) as error:
         raise HeadsieveError(f"Cannot use device {device!r}: {_first_line(error)}") from error
     return target
 

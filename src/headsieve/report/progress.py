@@ -27,11 +27,12 @@ class ConsoleProgress(Progress):
     """Shows what is being measured, how much of it is done and the time left."""
 
     def __init__(self) -> None:
-        self._console = Console(stderr=True)
+        # What is told may hold names of tasks and models, square brackets and colons included.
+        self._console = Console(stderr=True, markup=False, emoji=False, highlight=False)
         self._bars: Bars | None = None
         if self._console.is_terminal:
             self._bars = Bars(
-                TextColumn("{task.description}"),
+                TextColumn("{task.description}", markup=False),
                 BarColumn(),
                 MofNCompleteColumn(),
                 TextColumn("evaluations"),
@@ -103,4 +104,4 @@ class ConsoleProgress(Progress):
         self._name = ""
 
     def _line(self, text: str) -> None:
-        self._console.print(text, highlight=False, soft_wrap=True)
+        self._console.print(text, soft_wrap=True)

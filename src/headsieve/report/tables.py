@@ -1,5 +1,7 @@
 """Tables for the terminal, and the table of heads as CSV.
 
+Tables that are wider than a terminal must be printed uncropped: it breaks their lines then.
+
 Names of tasks come from the user and may hold square brackets, so that every cell is a `Text`,
 in which rich looks for no markup.
 """
@@ -13,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.rule import Rule
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from headsieve.report.words import (
@@ -33,6 +35,9 @@ from headsieve.results import CapabilityResult, Claim, HeadResult, Result, TaskS
 
 if TYPE_CHECKING:
     from headsieve.models.heads import Geometry, LayerHeads
+
+# Words may be broken into parts of this width where a terminal is narrow; numbers may not.
+_NARROWEST = 12
 
 # Shown of the ranking when no set of heads was chosen.
 _RUNNERS_UP = 5
@@ -129,7 +134,7 @@ def heads_table(geometry: Geometry) -> RenderableType:
     table.columns[-1].no_wrap = True  # a long list of layers gives way instead
     for (heads, kv_heads, size, projection), layers in groups.items():
         _add(table, [ranges(layers), str(heads), str(kv_heads), str(size), projection])
-    lines = [f"{len(geometry)} heads in {len(geometry.layers)} layers."]
+    lines = [f"{_count(len(geometry), 'head')} in {_count(len(geometry.layers), 'layer')}."]
     if geometry.uncovered:
         lines.append(
             f"Not covered, for they have no such heads: layers {ranges(geometry.uncovered)}."
@@ -187,11 +192,13 @@ def _capability(
     ]
     chosen = [head for head in result.heads if head.head in result.selected]
     if chosen:
-        parts += [_heads(chosen), _held_out(name, result), *_random_sets(result)]
+        parts += [_heads(chosen), Text(""), _held_out(name, result), Text("")]
+        parts += _random_sets(result)
     else:
         parts += [
             Text("The heads of the largest effects, none of them selected:"),
             _heads(result.heads[:_RUNNERS_UP]),
+            Text(""),
         ]
     if general:
         parts.append(
@@ -209,8 +216,9 @@ def _heads(heads: Iterable[HeadResult]) -> RenderableType:
     _columns(table, "selection\nprobability>", "worst control\neffect>")
     for head in heads:
         cells = [number(head.effect), interval(head.ci), number(head.selection)]
-        _add(table, [head.head, *cells, number(head.control_effect)])
-    return Padding(table, (0, 0, 1, 0))
+        control_effect = "-" if head.control_effect is None else number(head.control_effect)
+        _add(table, [head.head, *cells, control_effect])
+    return table
 
 
 def _held_out(name: str, result: CapabilityResult) -> RenderableType:
@@ -220,7 +228,7 @@ def _held_out(name: str, result: CapabilityResult) -> RenderableType:
     for control, claim in checks.controls.items():
         remark = "control" if claim.metric == "accuracy" else "control, nats"
         _add(table, [*_claim(control, claim), remark])
-    return Padding(table, (0, 0, 1, 0))
+    return table
 
 
 def _claim(name: str, claim: Claim) -> list[str]:
@@ -232,13 +240,17 @@ def _random_sets(result: CapabilityResult) -> list[RenderableType]:
     random = result.verification.random_sets
     if not random.count:
         return []
-    sets = "1 random set" if random.count == 1 else f"{random.count} random sets"
+    sets = _count(random.count, "random set")
     return [
         Text(
             f"{sets} of as many heads: mean drop {number(random.mean_drop)}, "
             f"at most {number(random.max_drop)}."
         )
     ]
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def _any_layer(layer: LayerHeads) -> str:
@@ -263,7 +275,19 @@ def _columns(table: Table, *headers: str) -> None:
             no_wrap=numeric,
             overflow="fold",
         )
+        _widen(table.columns[-1], header.removesuffix(">"))
 
 
 def _add(table: Table, cells: Iterable[str]) -> None:
-    table.add_row(*(Text(cell) for cell in cells))
+    texts = list(cells)
+    for column, text in zip(table.columns, texts, strict=True):
+        _widen(column, text)
+    table.add_row(*map(Text, texts))
+
+
+def _widen(column: Column, text: str) -> None:
+    """Keep a column wide enough for a cell, however narrow the terminal: no number is cut."""
+    width = max(map(cell_len, text.split("\n")))
+    if not column.no_wrap:
+        width = min(width, _NARROWEST)
+    column.min_width = max(column.min_width or 0, width)

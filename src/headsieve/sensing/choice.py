@@ -22,7 +22,8 @@ class SetCost:
     worst_control_drop : float
         The largest such cost to a control whose metric is accuracy.
     excess : float
-        By how much, summed over the controls, the set costs more than is allowed.
+        By how much, summed over the controls, the set costs more than is allowed (see
+        `Ledger.excess`).
     worth : float
         The damage it does to the capability, less `SHARE_PER_HEAD` for each of its heads.
     """
@@ -48,7 +49,7 @@ def cost(ledger: Ledger, chosen: Columns) -> SetCost:
         chosen,
         ledger.drop(problem.capability, chosen),
         max(accuracy, default=0.0),
-        sum(max(0.0, drops[task] - allowed) for task, allowed in problem.controls.items()),
+        ledger.excess(chosen),
         worth(ledger, chosen),
     )
 
@@ -77,7 +78,8 @@ def best_set(ledger: Ledger) -> Columns:
 def frontier(ledger: Ledger) -> list[SetCost]:
     """The measured sets that no other beats both in drop and in worst control drop.
 
-    From the gentlest to the most damaging to the controls.
+    From the gentlest to the most damaging to the controls. The set that would be chosen is always
+    among them, though another may have the same drop.
     """
     kept: list[SetCost] = []
     for candidate in sorted(
@@ -85,4 +87,8 @@ def frontier(ledger: Ledger) -> list[SetCost]:
     ):
         if candidate.drop > max((one.drop for one in kept), default=0.0):
             kept.append(candidate)
+    chosen = best_set(ledger)
+    if chosen and chosen not in [one.heads for one in kept]:
+        kept.append(cost(ledger, chosen))
+        kept.sort(key=lambda one: (one.worst_control_drop, one.drop))
     return kept

@@ -116,10 +116,31 @@ class Ledger:
         unmodified model had on them looks like a loss under every mask; margins move smoothly and
         show the same loss without that bias.
         """
+        return float(self._losses(task, chosen).mean())
+
+    def excess(self, chosen: Columns) -> float:
+        """By how much a set costs controls more than they may lose, summed over them.
+
+        A control exceeds its limit when its drop does by more than one standard error: on a few
+        dozen items a set that costs nothing would fail a limit of 0.05 on one of six controls
+        about as often as not.
+        """
+        return sum(
+            max(0.0, self.drop(task, chosen) - allowed - self.noise(task, chosen))
+            for task, allowed in self.problem.controls.items()
+        )
+
+    def noise(self, task: str, chosen: Columns) -> float:
+        """Standard error of a set's drop on a task, over its items."""
+        losses = self._losses(task, chosen)
+        return float(losses.std() / np.sqrt(len(losses)))
+
+    def _losses(self, task: str, chosen: Columns) -> NDArray[np.float64]:
+        """What a set costs each item of a task."""
         before, after = self.scores[task][()], self.scores[task][chosen]
         if task in self.problem.in_nats:
-            return before.metric - after.metric
-        return before.smooth_accuracy - after.smooth_accuracy
+            return before.value - after.value
+        return before.smooth - after.smooth
 
     def damage(self, chosen: Columns) -> float:
         """What a measured set does to the capability, in shares of it.

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import Lasso
 
-from headsieve.scores import LOG_PROB_FLOOR, Score
+from headsieve.scores import Score
 from headsieve.sensing.problem import Columns, Ledger, Masks, to_masks
 
 FloatArray = NDArray[np.float64]
 
 PAPER_ALPHA = 0.01
-_RESAMPLINGS = 200
+RESAMPLINGS = 200
 # A head is general if it costs so many nats and so large a share of the controls need it too.
 _NOTICEABLE = 0.1
 _SHARED_BY = 0.5
@@ -58,7 +58,8 @@ class Effects:
     selection : ndarray
         Share of resamplings of masks and items in which the head is among the best.
     control_effect : ndarray
-        Its worst (most negative) effect on a control's search score.
+        Its worst (most negative) effect on a control's search score; NaN where no control was
+        measured.
     general : tuple of int
         Heads that the capability needs but most controls need as well, worst first.
     """
@@ -71,9 +72,22 @@ class Effects:
     general: Columns
 
 
-def item_matrix(scores: Sequence[Score]) -> FloatArray:
-    """Floored log-probabilities, shape (masks, items)."""
-    return np.maximum(np.stack([score.log_prob for score in scores]), LOG_PROB_FLOOR)
+ItemScores = Callable[[Score], FloatArray]
+
+
+def floored(score: Score) -> FloatArray:
+    """Item scores whose mean is the search score."""
+    return score.floored
+
+
+def smooth(score: Score) -> FloatArray:
+    """Item scores whose mean is the smooth accuracy."""
+    return score.smooth
+
+
+def item_matrix(scores: Sequence[Score], item_scores: ItemScores = floored) -> FloatArray:
+    """Item scores of several masks, shape (masks, items)."""
+    return np.stack([item_scores(score) for score in scores])
 
 
 @dataclass(frozen=True)
@@ -97,30 +111,39 @@ class _TaskData:
         return effect
 
 
-def _task_data(scores: Mapping[Columns, Score], heads: int) -> _TaskData | None:
+def _task_data(
+    scores: Mapping[Columns, Score], heads: int, item_scores: ItemScores = floored
+) -> _TaskData | None:
     if () not in scores:
         return None
     singles = [chosen for chosen in scores if len(chosen) == 1]
     others = [chosen for chosen in scores if len(chosen) > 1]
-    base = item_matrix([scores[()]])[0]
+    base = item_scores(scores[()])
     empty = np.zeros((0, len(base)))
     return _TaskData(
         base,
         to_masks(others, heads),
-        item_matrix([scores[chosen] for chosen in others]) if others else empty,
+        item_matrix([scores[chosen] for chosen in others], item_scores) if others else empty,
         np.array([chosen[0] for chosen in singles], dtype=np.int64),
-        item_matrix([scores[chosen] for chosen in singles]) if singles else empty,
+        item_matrix([scores[chosen] for chosen in singles], item_scores) if singles else empty,
     )
 
 
-def decode(ledger: Ledger, task: str) -> FloatArray:
-    """Effect of every head on a task's search score: measured alone, or else by the Lasso.
+def decode(ledger: Ledger, task: str, item_scores: ItemScores = floored) -> FloatArray:
+    """Effect of every head on a task's score: measured alone, or else by the Lasso.
+
+    Parameters
+    ----------
+    ledger : Ledger
+    task : str
+    item_scores : callable
+        `floored` for the search score, `smooth` for the smooth accuracy.
 
     Returns
     -------
     ndarray of float, shape (heads,)
     """
-    data = _task_data(ledger.scores[task], ledger.problem.heads)
+    data = _task_data(ledger.scores[task], ledger.problem.heads, item_scores)
     if data is None:
         return np.zeros(ledger.problem.heads)
     return data.effects(np.arange(len(data.masks)), np.arange(len(data.base)))
@@ -129,26 +152,25 @@ def decode(ledger: Ledger, task: str) -> FloatArray:
 def estimate(ledger: Ledger, rng: np.random.Generator) -> Effects:
     """Effects of all heads, with intervals and selection probabilities by the bootstrap.
 
-    Masks and items are resampled together, `_RESAMPLINGS` times.
+    Masks and items are resampled together, `RESAMPLINGS` times.
     """
     problem = ledger.problem
     effects = {task: decode(ledger, task) for task in problem.tasks}
     effect = effects[problem.capability]
     data = _task_data(ledger.scores[problem.capability], problem.heads)
-    resampled = np.tile(effect, (_RESAMPLINGS, 1))
-    selected = np.zeros((_RESAMPLINGS, problem.heads), dtype=bool)
+    resampled = np.tile(effect, (RESAMPLINGS, 1))
+    selected = np.zeros((RESAMPLINGS, problem.heads), dtype=bool)
     controls = np.array([effects[task] for task in problem.controls])
-    worst = controls.min(axis=0) if len(controls) else np.zeros(problem.heads)
+    worst = controls.min(axis=0) if len(controls) else np.full(problem.heads, np.nan)
     if data is not None:
-        for number in range(_RESAMPLINGS):
+        for number in range(RESAMPLINGS):
             rows = rng.integers(len(data.masks), size=len(data.masks))
             columns = rng.integers(len(data.base), size=len(data.base))
             resampled[number] = data.effects(rows, columns)
-            selectivity = resampled[number] - np.minimum(worst, 0)
+            selectivity = resampled[number] - np.fmin(worst, 0)
             best = np.argsort(selectivity, kind="stable")[: problem.set_size]
             selected[number, best] = selectivity[best] < 0
-    tail = 100 * (1 - _CONFIDENCE) / 2
-    low, high = np.percentile(resampled, [tail, 100 - tail], axis=0)
+    low, high = percentile_interval(resampled)
     return Effects(
         effect,
         np.minimum(low, effect),
@@ -157,6 +179,13 @@ def estimate(ledger: Ledger, rng: np.random.Generator) -> Effects:
         worst,
         _general(effect, high, controls),
     )
+
+
+def percentile_interval(resampled: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Ends of the 95 % interval of every head, from effects of shape (resamplings, heads)."""
+    tail = 100 * (1 - _CONFIDENCE) / 2
+    low, high = np.percentile(resampled, [tail, 100 - tail], axis=0)
+    return low, high
 
 
 def _general(effect: FloatArray, high: FloatArray, controls: FloatArray) -> Columns:

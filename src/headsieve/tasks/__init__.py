@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from pathlib import Path
 
 from headsieve.errors import HeadsieveError
@@ -23,7 +24,8 @@ def load_task(name: str) -> Task:
     """
     if name in builtin_names():
         return load_builtin(name)
-    path = Path(name)
+    # Unlike Path.expanduser, this leaves the name of an unknown user alone.
+    path = Path(os.path.expanduser(name))
     if path.suffix in (".json", ".jsonl"):
         return load_task_file(path)
     close = difflib.get_close_matches(name, builtin_names(), n=1)

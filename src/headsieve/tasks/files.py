@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,6 +50,7 @@ def load_task_file(path: Path, name: str | None = None) -> Task:
     form: tuple[str, ...] | None = None
     items: dict[str, Item] = {}
     for where, row in rows:
+        _check_characters(where, row)
         found = _form(where, row)
         if form is not None and found != form:
             raise HeadsieveError(
@@ -108,11 +110,36 @@ def _read(path: Path) -> tuple[dict[str, Any], list[tuple[str, Any]]]:
 
 def _parse(text: str, path: Path, first_line: int) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=_number, parse_float=_number)
     except json.JSONDecodeError as error:
         line = first_line + error.lineno - 1
         raise HeadsieveError(
             f"{path} line {line}: not valid JSON ({error.msg}, column {error.colno})."
+        ) from None
+    except RecursionError:
+        raise HeadsieveError(f"{path} line {first_line}: brackets are nested too deep.") from None
+    except ValueError:
+        raise HeadsieveError(
+            f"{path} line {first_line}: a number there is not finite or has too many digits; write "
+            "it in quotes if it is text."
+        ) from None
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(text)
+    return value
+
+
+def _check_characters(where: str, content: Any) -> None:
+    """Refuse halves of surrogate pairs, which JSON can write but no tokenizer can read."""
+    try:
+        json.dumps(content, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise HeadsieveError(
+            f"{where}: {error.object[error.start]!r} is half of a character; write the character "
+            "itself."
         ) from None
 
 
@@ -134,15 +161,18 @@ def _settings(content: dict[str, Any], path: Path) -> dict[str, Any]:
     for field in ("description", "template", "delimiter", "source"):
         if field in content and not isinstance(content[field], str):
             raise HeadsieveError(f"{path}: field {field!r} must be text.")
+    settings = {field: value for field, value in content.items() if field != "items"}
+    _check_characters(str(path), settings)
     template = content.get("template", DEFAULT_TEMPLATE)
-    if template.count("{input}") != 1 or not template.rstrip().endswith("{output}"):
+    counts = [template.count(field) for field in ("{input}", "{output}")]
+    if counts != [1, 1] or not template.rstrip().endswith("{output}"):
         raise HeadsieveError(
-            f"{path}: field 'template' must hold {{input}} once and end with {{output}}."
+            f"{path}: field 'template' must hold {{input}} once and {{output}} once, at its end."
         )
     shots = content.get("shots", DEFAULT_SHOTS)
     if isinstance(shots, bool) or not isinstance(shots, int) or shots < 0:
         raise HeadsieveError(f"{path}: field 'shots' must be a whole number, 0 or more.")
-    return {field: value for field, value in content.items() if field != "items"}
+    return settings
 
 
 def _form(where: str, row: Any) -> tuple[str, ...]:

@@ -98,7 +98,9 @@ class Task:
                 f"Task {self.name} has {len(self.items)} items, of which {self.shots} would be "
                 "few-shot examples; it needs more."
             )
-        own_seed = int.from_bytes(hashlib.sha256(self.name.encode()).digest()[:4], "big")
+        # Named after a file, and a C locale gives file names as they are.
+        name = self.name.encode(errors="surrogateescape")
+        own_seed = int.from_bytes(hashlib.sha256(name).digest()[:4], "big")
         order = np.random.default_rng([seed, own_seed]).permutation(len(self.items))
         ordered = [self.items[number] for number in order]
         shots, rest = ordered[: self.shots], ordered[self.shots :]

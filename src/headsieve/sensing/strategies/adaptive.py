@@ -19,7 +19,7 @@ from headsieve.sensing.problem import (
     Question,
     to_sets,
 )
-from headsieve.sensing.recovery import FloatArray, decode, estimate
+from headsieve.sensing.recovery import FloatArray, decode, estimate, floored, smooth
 from headsieve.sensing.strategies.recommendation import Recommendation
 
 PILOT_DENSITIES = (0.02, 0.04, 0.08)
@@ -28,12 +28,13 @@ PILOT_MASKS = 2
 SMALLEST_BUDGET = 1 + PILOT_MASKS * len(PILOT_DENSITIES) + 13
 # Shares of the budget: until the end of the screening, and of the single knockouts.
 SCREENED = 0.45
-SINGLED = 0.70
+SINGLED = 0.75
 # Masks tell most when they take about half of what the capability has.
 _AIM = 0.5
 _AT_ONCE = 6
 # Below this share of the capability there is nothing left to take.
 _ALL_BUT_GONE = 0.03
+_TINY = 1e-9
 # How many of the best sets so far are extended.
 _BEAM = 3
 # What controls lose beyond what they may counts so many times what the capability loses.
@@ -127,20 +128,28 @@ def _candidates(ledger: Ledger) -> list[Columns]:
 
 
 def _selectivity(ledger: Ledger) -> FloatArray:
-    """Standardised effect on the capability less the worst on a control, for every head."""
+    """Effect on the capability less the mean effect on controls, for every head.
+
+    Effects are decoded from the search score and from the smooth accuracy, each in units of its
+    spread, and added: the one sees what makes wrong answers worse, the other what flips them. The
+    mean over controls is less noisy than the worst of so many decoded effects.
+    """
     problem = ledger.problem
-    scaled = {task: decode(ledger, task) / _scale(ledger, task) for task in problem.tasks}
-    effect = scaled[problem.capability]
+    effects = {
+        task: np.sum(
+            [_scaled(decode(ledger, task, scores)) for scores in (floored, smooth)], axis=0
+        )
+        for task in problem.tasks
+    }
+    effect: FloatArray = effects[problem.capability]
     if not problem.controls:
         return effect
-    worst: FloatArray = np.min([scaled[task] for task in problem.controls], axis=0)
-    return effect - np.minimum(worst, 0)
+    shared: FloatArray = np.mean([effects[task] for task in problem.controls], axis=0)
+    return np.asarray(effect - np.minimum(shared, 0))
 
 
-def _scale(ledger: Ledger, task: str) -> float:
-    """How far random masks move a task's search score: what an effect on it is worth."""
-    scores = [score.search for chosen, score in ledger.scores[task].items() if len(chosen) > 1]
-    return (float(np.std(scores)) if scores else 0.0) + 1e-3
+def _scaled(effects: FloatArray) -> FloatArray:
+    return np.asarray(effects / (effects.std() + _TINY))
 
 
 def _sets(ledger: Ledger) -> Step:
@@ -184,7 +193,8 @@ def _proposal(ledger: Ledger) -> Columns | None:
     complete = ledger.complete()
     singles = [_estimate(ledger, chosen) for chosen in complete if len(chosen) == 1]
     measured = [_estimate(ledger, chosen) for chosen in complete if len(chosen) <= problem.set_size]
-    measured.sort(key=lambda one: -_promise(ledger, one))
+    limits = _limits(ledger)
+    measured.sort(key=lambda one: -_promise(one, limits))
     proposals: dict[Columns, float] = {}
     for start in measured[:_BEAM]:
         bases = [start]
@@ -195,11 +205,11 @@ def _proposal(ledger: Ledger) -> Columns | None:
             for single in singles:
                 promise = base.plus(single)
                 if len(promise.heads) > len(base.heads) and promise.heads not in known:
-                    proposals[promise.heads] = _promise(ledger, promise)
+                    proposals[promise.heads] = _promise(promise, limits)
     if not proposals:
         return None
     best = max(proposals, key=lambda heads: (proposals[heads], heads))
-    gain = proposals[best] - (_promise(ledger, measured[0]) if measured else 0.0)
+    gain = proposals[best] - (_promise(measured[0], limits) if measured else 0.0)
     return best if gain > _SMALLEST_GAIN else None
 
 
@@ -244,9 +254,19 @@ def _estimate(ledger: Ledger, chosen: Columns) -> _Estimate:
     )
 
 
-def _promise(ledger: Ledger, one: _Estimate) -> float:
-    """The worth of a set, less what controls lose beyond what they may."""
-    allowed = np.array(list(ledger.problem.controls.values()))
-    excess = float(np.maximum(one.controls - allowed, 0).sum())
+def _limits(ledger: Ledger) -> FloatArray:
+    """What each control may lose, the typical noise of its drop included."""
+    singles = [chosen for chosen in ledger.complete() if len(chosen) == 1]
+    return np.array(
+        [
+            allowed + np.median([ledger.noise(task, chosen) for chosen in singles] or [0.0])
+            for task, allowed in ledger.problem.controls.items()
+        ]
+    )
+
+
+def _promise(one: _Estimate, limits: FloatArray) -> float:
+    """The worth of a set, less what controls lose beyond their limits."""
+    excess = float(np.maximum(one.controls - limits, 0).sum())
     earned = one.lost + SHARE_PER_NAT * one.nats - SHARE_PER_HEAD * len(one.heads)
     return earned - _EXCESS_WEIGHT * excess

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 
 import numpy as np
 
 from headsieve.errors import HeadsieveError
+from headsieve.scores import Score
 from headsieve.sensing.choice import frontier
 from headsieve.sensing.designs import stratified
-from headsieve.sensing.problem import Answer, Ledger, Problem, Question, to_masks, to_sets
-from headsieve.sensing.recovery import Effects, estimate, lasso
+from headsieve.sensing.problem import (
+    Answer,
+    Columns,
+    Ledger,
+    Masks,
+    Problem,
+    Question,
+    to_masks,
+    to_sets,
+)
+from headsieve.sensing.recovery import (
+    RESAMPLINGS,
+    Effects,
+    FloatArray,
+    estimate,
+    lasso,
+    percentile_interval,
+)
 from headsieve.sensing.strategies.recommendation import Recommendation
 
 PAPER_DENSITY = 0.02
@@ -20,24 +37,57 @@ def paper(problem: Problem) -> Generator[Question, Answer, Recommendation]:
     """The recipe of arXiv 2603.03335: random masks of 2 %, the Lasso on z-scored accuracies.
 
     The whole budget goes into one stratified design. The most negative coefficients are the
-    heads. Controls play no part in it, and neither does the unmodified model.
+    heads. Controls play no part in it, and neither does the unmodified model. The effects that it
+    reports are decoded from the same masks, in nats as those of the other strategies.
     """
     rng = np.random.default_rng(problem.seed)
     ledger = Ledger(problem)
     masks = stratified(problem.budget, problem.heads, PAPER_DENSITY, rng)
     yield from ledger.ask(to_sets(masks), [problem.capability])
     scores = ledger.scores[problem.capability]
-    sets = list(scores)
-    accuracy = np.array([scores[chosen].metric for chosen in sets])
-    coefficients = lasso(to_masks(sets, problem.heads), accuracy)
-    best = np.argsort(coefficients, kind="stable")[: problem.set_size]
-    nothing = np.zeros(problem.heads)
+    masks = to_masks(list(scores), problem.heads)
+    measured = list(scores.values())
+    accuracy = np.array([score.metric for score in measured])
     return Recommendation(
-        selected=tuple(int(head) for head in best if coefficients[head] < 0),
-        effects=Effects(coefficients, coefficients, coefficients, nothing, nothing, ()),
+        selected=_most_negative(lasso(masks, accuracy), problem.set_size),
+        effects=_paper_effects(masks, measured, problem.set_size, rng),
         frontier=[],
         evaluations=ledger.spent,
         control_evaluations=0,
+    )
+
+
+def _most_negative(coefficients: FloatArray, set_size: int) -> Columns:
+    best = np.argsort(coefficients, kind="stable")[:set_size]
+    return tuple(int(head) for head in best if coefficients[head] < 0)
+
+
+def _paper_effects(
+    masks: Masks, scores: Sequence[Score], set_size: int, rng: np.random.Generator
+) -> Effects:
+    """Effects by the Lasso on the search score, masks and items resampled for their uncertainty.
+
+    The selection probability is the share of resamplings in which the paper's rule takes a head.
+    """
+    log_prob = np.stack([score.floored for score in scores])
+    value = np.stack([score.value for score in scores])
+    effect = lasso(masks, log_prob.mean(axis=1))
+    resampled = np.zeros((RESAMPLINGS, masks.shape[1]))
+    selected = np.zeros((RESAMPLINGS, masks.shape[1]), dtype=bool)
+    for number in range(RESAMPLINGS):
+        rows = rng.integers(len(masks), size=len(masks))
+        columns = rng.integers(log_prob.shape[1], size=log_prob.shape[1])
+        resampled[number] = lasso(masks[rows], log_prob[np.ix_(rows, columns)].mean(axis=1))
+        accuracy = value[np.ix_(rows, columns)].mean(axis=1)
+        selected[number, list(_most_negative(lasso(masks[rows], accuracy), set_size))] = True
+    low, high = percentile_interval(resampled)
+    return Effects(
+        effect,
+        np.minimum(low, effect),
+        np.maximum(high, effect),
+        selected.mean(axis=0),
+        np.full(masks.shape[1], np.nan),
+        (),
     )
 
 
@@ -60,7 +110,7 @@ def exhaustive(problem: Problem) -> Generator[Question, Answer, Recommendation]:
     ledger = Ledger(problem)
     yield from ledger.ask([(), *((head,) for head in range(problem.heads))], problem.tasks)
     effects = estimate(ledger, np.random.default_rng(problem.seed))
-    selectivity = effects.effect - np.minimum(effects.control_effect, 0)
+    selectivity = effects.effect - np.fmin(effects.control_effect, 0)
     best = np.argsort(selectivity, kind="stable")[: problem.set_size]
     return Recommendation(
         selected=tuple(int(head) for head in best if selectivity[head] < 0),

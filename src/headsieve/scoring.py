@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
@@ -12,12 +13,14 @@ from headsieve.measure.items import tokenize
 from headsieve.measure.journal import Journal
 from headsieve.measure.measurer import Measurer
 from headsieve.models.heads import Head
+from headsieve.models.knockout import require_unmodified
 from headsieve.progress import Progress
 from headsieve.results import TaskScore
 from headsieve.scores import Score
 from headsieve.sensing.problem import to_masks
 from headsieve.tasks.selection import by_name
 from headsieve.verify import claim, mean_interval
+from headsieve.workbench import task_words
 
 if TYPE_CHECKING:
     from headsieve.models.loading import Model
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 
 def score(
     model: Model,
-    tasks: Sequence[str],
+    tasks: Sequence[str | os.PathLike[str]],
     *,
     knockout: Sequence[Head | str] | None = None,
     seed: int = 0,
@@ -38,7 +41,7 @@ def score(
     Parameters
     ----------
     model : Model
-    tasks : sequence of str
+    tasks : sequence of str or path
         Built-in names or task files.
     knockout : sequence of Head or str, optional
         Heads to knock out.
@@ -63,11 +66,12 @@ def score(
         raise HeadsieveError(f"The limit must be at least 1 item, not {limit}.")
     if seed < 0:
         raise HeadsieveError(f"The seed must be 0 or more, not {seed}.")
+    require_unmodified(model.hf, model.geometry)
     columns = () if knockout is None else tuple(sorted(model.geometry.columns(knockout)))
     if knockout is not None and not columns:
         raise HeadsieveError("No heads to knock out were given.")
     item_sets = {}
-    for name, task in by_name(tasks, {}).items():
+    for name, task in by_name(task_words(tasks, "tasks"), {}).items():
         prefix, items = task.examples(seed)
         item_sets[name] = tokenize(items[:limit], prefix, task.kind, model.tokenizer)
     measurer = Measurer(
