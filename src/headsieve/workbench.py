@@ -117,11 +117,6 @@ class Workbench:
             batch_size=batch_size,
             on_measured=lambda _name, count: progress.advance(count),
         )
-        if not self._measurer.packed:
-            progress.note(
-                "Sharing prefixes is not exact for this model, so every item is computed alone; "
-                "this is slower."
-            )
 
     def search(self, masks: Masks, task: str) -> list[Score]:
         """Scores on search items, one a mask."""
@@ -155,6 +150,15 @@ class Workbench:
                 raise HeadsieveError(
                     f"{what}, so there is nothing to localize; choose another capability or use "
                     "--force."
+                )
+        for exact, shortcut in (
+            (self._measurer.packed, "Sharing prefixes"),
+            (self._measurer.reentry, "Skipping the layers below a knockout"),
+        ):
+            if not exact:
+                self.progress.note(
+                    f"{shortcut} is not exact for this model and some items, which are therefore "
+                    "computed the slow way."
                 )
 
 

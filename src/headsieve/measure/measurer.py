@@ -84,16 +84,16 @@ class Measurer:
 
     @property
     def packed(self) -> bool:
-        """Whether rows share prefixes in all item sets, because that gives what plain rows give.
+        """Whether rows share prefixes in all item sets measured so far.
 
-        Each set that was not measured yet is tried for it.
+        They do where that gives what plain rows give.
         """
-        return all(self._plan(name).packed for name in self.item_sets)
+        return all(plan.packed for plan in self._plans.values())
 
     @property
     def reentry(self) -> bool:
         """Whether layers below the lowest knocked-out one are skipped, likewise."""
-        return all(self._plan(name).engine.reentry for name in self.item_sets)
+        return all(plan.engine.reentry for plan in self._plans.values())
 
     def measure(self, masks: Masks, name: str) -> list[Score]:
         """Scores of one task's items under each mask.
