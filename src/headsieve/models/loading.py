@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib.util
+import io
 import json
 import logging
 import os
@@ -272,7 +273,9 @@ def _quiet() -> Iterator[None]:
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     try:
-        yield
+        # The GGUF reader draws a bar of its own that heeds no setting.
+        with contextlib.redirect_stderr(io.StringIO()):
+            yield
     finally:
         transformers.logging.set_verbosity(verbosity)
         if bars:
