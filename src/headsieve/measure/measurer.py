@@ -263,10 +263,10 @@ def _check_lengths(model: Model, item_sets: Mapping[str, ItemSet]) -> None:
 
 
 def _sample(row: Row, sequences: Sequence[TokenSequence]) -> list[int]:
-    """A few sequences of a row: the last ones, farthest from what they share, and the longest."""
+    """Two sequences of a row: the last one, farthest from what they share, and the longest."""
     numbers = list(dict.fromkeys(row.sequences.tolist()))
     longest = max(numbers, key=lambda number: len(sequences[number].tokens))
-    return list(dict.fromkeys([*numbers[-2:], numbers[len(numbers) // 2], longest]))
+    return list(dict.fromkeys([numbers[-1], longest]))
 
 
 def _halving(engine: Engine, row: Row, masks: Masks) -> Iterator[tuple[slice, TokenScores]]:
