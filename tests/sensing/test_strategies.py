@@ -85,7 +85,7 @@ def test_paper_masks_are_its_own() -> None:
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_the_same_seed_asks_the_same_whatever_the_global_random_state(strategy: str) -> None:
     class Reseeding(Oracle):
-        def answer(self, question: Question):  # type: ignore[no-untyped-def]
+        def answer(self, question: Question):  # type: ignore[no-untyped-def]  # as its base
             number = len(self.asked) + 100
             random.seed(number)
             np.random.seed(number)
