@@ -26,8 +26,9 @@ def row(first: str, second: str) -> str:
     selected = [head for head in one.selected if head in other.selected]
     top = {head.head for head in one.heads[:TOP]} & {head.head for head in other.heads[:TOP]}
     effects = {head.head: head.effect for head in other.heads}
-    pairs = [(head.effect, effects[head.head]) for head in one.heads]
-    rank = stats.spearmanr(*zip(*pairs, strict=True)).statistic
+    mine = [head.effect for head in one.heads]
+    theirs = [effects[head.head] for head in one.heads]
+    rank = stats.spearmanr(mine, theirs).statistic
     cells = [
         first.rpartition(":")[2],
         second.rpartition(":")[2],

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import datetime
 import os
-import platform
-import resource
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import metadata
@@ -19,6 +16,7 @@ from pydantic import ValidationError
 from headsieve.errors import HeadsieveError
 from headsieve.models.knockout import require_unmodified
 from headsieve.progress import Progress
+from headsieve.provenance import describe_model, peak_memory, versions
 from headsieve.report.curve import Curve
 from headsieve.report.figures import file_names, save_figures
 from headsieve.report.tables import heads_csv, read_general
@@ -29,7 +27,6 @@ from headsieve.results import (
     Evaluations,
     FrontierPoint,
     HeadResult,
-    ModelInfo,
     Result,
 )
 from headsieve.runs import (
@@ -357,7 +354,6 @@ def _head_results(effects: Effects, heads: Sequence[Head]) -> list[HeadResult]:
 def _study(
     bench: Workbench, config: Config, located: Mapping[str, _Located], folder: Path | None
 ) -> Study:
-    model = bench.model
     evaluations, tokens, seconds = bench.journal.totals()
     result = Result(
         schema=1,
@@ -365,30 +361,15 @@ def _study(
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         seed=config.seed,
         command=config.command,
-        model=ModelInfo(
-            name=model.name,
-            revision=model.revision,
-            architecture=type(model.hf).__name__,
-            layers=len(model.geometry.layers) + len(model.geometry.uncovered),
-            heads=len(model.geometry),
-            dtype=model.dtype,
-            device=model.device.type,
-            fingerprint=model.fingerprint,
-        ),
+        model=describe_model(bench.model),
         capabilities={name: one.result for name, one in located.items()},
         cost=Cost(
             evaluations=evaluations,
             tokens=tokens,
             seconds=seconds,
-            peak_memory_bytes=_peak_memory(),
+            peak_memory_bytes=peak_memory(),
         ),
-        versions={
-            "python": platform.python_version(),
-            **{
-                package: metadata.version(package)
-                for package in ("torch", "transformers", "numpy", "scikit-learn", "scipy")
-            },
-        },
+        versions=versions(),
     )
     return Study(
         config,
@@ -397,9 +378,3 @@ def _study(
         {name: one.curve for name, one in located.items()},
         folder,
     )
-
-
-def _peak_memory() -> int:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    # Linux counts in KiB, macOS in bytes.
-    return peak if sys.platform == "darwin" else peak * 1024

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -163,9 +163,8 @@ def estimate(ledger: Ledger, rng: np.random.Generator) -> Effects:
     controls = np.array([effects[task] for task in problem.controls])
     worst = controls.min(axis=0) if len(controls) else np.full(problem.heads, np.nan)
     if data is not None:
-        for number in range(RESAMPLINGS):
-            rows = rng.integers(len(data.masks), size=len(data.masks))
-            columns = rng.integers(len(data.base), size=len(data.base))
+        draws = resamplings(len(data.masks), len(data.base), rng)
+        for number, (rows, columns) in enumerate(draws):
             resampled[number] = data.effects(rows, columns)
             selectivity = resampled[number] - np.fmin(worst, 0)
             best = np.argsort(selectivity, kind="stable")[: problem.set_size]
@@ -179,6 +178,14 @@ def estimate(ledger: Ledger, rng: np.random.Generator) -> Effects:
         worst,
         _general(effect, high, controls),
     )
+
+
+def resamplings(
+    masks: int, items: int, rng: np.random.Generator
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Draw masks and items together with replacement, `RESAMPLINGS` times."""
+    for _ in range(RESAMPLINGS):
+        yield rng.integers(masks, size=masks), rng.integers(items, size=items)
 
 
 def percentile_interval(resampled: FloatArray) -> tuple[FloatArray, FloatArray]:

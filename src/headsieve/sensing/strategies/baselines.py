@@ -27,6 +27,7 @@ from headsieve.sensing.recovery import (
     estimate,
     lasso,
     percentile_interval,
+    resamplings,
 )
 from headsieve.sensing.strategies.recommendation import Recommendation
 
@@ -74,9 +75,8 @@ def _paper_effects(
     effect = lasso(masks, log_prob.mean(axis=1))
     resampled = np.zeros((RESAMPLINGS, masks.shape[1]))
     selected = np.zeros((RESAMPLINGS, masks.shape[1]), dtype=bool)
-    for number in range(RESAMPLINGS):
-        rows = rng.integers(len(masks), size=len(masks))
-        columns = rng.integers(log_prob.shape[1], size=log_prob.shape[1])
+    draws = resamplings(len(masks), log_prob.shape[1], rng)
+    for number, (rows, columns) in enumerate(draws):
         resampled[number] = lasso(masks[rows], log_prob[np.ix_(rows, columns)].mean(axis=1))
         accuracy = value[np.ix_(rows, columns)].mean(axis=1)
         selected[number, list(_most_negative(lasso(masks[rows], accuracy), set_size))] = True
