@@ -15,6 +15,8 @@ from headsieve.models.knockout import knockout
 from headsieve.models.reentry import enter_at, record_layer_inputs
 
 if TYPE_CHECKING:
+    from transformers import Cache
+
     from headsieve.models.heads import Geometry
     from headsieve.models.loading import Model
 
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 _LOGITS_AT_ONCE = 1 << 25
 # Hidden states of the unmodified model are kept up to about so much.
 _KEPT_BYTES = 1 << 30
+# By how much log-probabilities may differ by rounding alone, in nats. Where a shorter way to
+# compute them differs by more, that way is not taken.
+_ROUNDING = {"float32": 1e-3, "float16": 0.1, "bfloat16": 0.5}
 
 
 @dataclass(frozen=True)
@@ -84,30 +89,73 @@ class Engine:
             entry = enter_at(model.hf, lowest, hidden[lowest].expand(len(masks), -1, -1))
         # A head that gives nothing is measured like any other: knocking it out has no effect.
         with knockout(model.hf, model.geometry, masks, allow_mute=True), entry:
-            logits = self._logits(row, len(masks))
+            logits = row_logits(model, row, len(masks))
         return _token_scores(logits, row)
-
-    def _logits(self, row: Row, count: int) -> torch.Tensor:
-        device = self.model.device
-        output: torch.Tensor = self.model.hf(
-            input_ids=torch.as_tensor(row.tokens, device=device).expand(count, -1),
-            attention_mask=_attention_mask(self.model, row),
-            position_ids=torch.as_tensor(row.positions, device=device).expand(count, -1),
-            logits_to_keep=torch.as_tensor(row.keep, device=device),
-            use_cache=False,
-        ).logits
-        # Some architectures take any option and leave it aside.
-        return output if output.shape[1] == len(row.keep) else output[:, row.keep]
 
     def _layer_inputs(self, row: Row) -> list[torch.Tensor]:
         """What enters each layer of the unmodified model; nothing where it takes too much."""
         if row not in self._inputs:
             if self._kept_bytes > _KEPT_BYTES:
                 return []
-            inputs = record_layer_inputs(self.model.hf, lambda: self._logits(row, 1))
+            inputs = record_layer_inputs(self.model.hf, lambda: row_logits(self.model, row, 1))
             self._inputs[row] = inputs
             self._kept_bytes += sum(tensor.numel() * tensor.element_size() for tensor in inputs)
         return self._inputs[row]
+
+
+def row_logits(model: Model, row: Row, count: int, cache: Cache | None = None) -> torch.Tensor:
+    """Logits at a packed row's kept nodes, the row given `count` times.
+
+    Parameters
+    ----------
+    model : Model
+    row : Row
+    count : int
+    cache : transformers.Cache, optional
+        Takes the keys and values of all nodes.
+
+    Returns
+    -------
+    Tensor, shape (count, kept, vocabulary)
+    """
+    output: torch.Tensor = model.hf(
+        input_ids=torch.as_tensor(row.tokens, device=model.device).expand(count, -1),
+        attention_mask=_attention_mask(model, row),
+        position_ids=torch.as_tensor(row.positions, device=model.device).expand(count, -1),
+        logits_to_keep=torch.as_tensor(row.keep, device=model.device),
+        cache=cache,
+        use_cache=cache is not None,
+    ).logits
+    # Some architectures take any option and leave it aside.
+    return output if output.shape[1] == len(row.keep) else output[:, row.keep]
+
+
+def agree(one: NDArray[np.float64], other: NDArray[np.float64], dtype: str) -> bool:
+    """Whether two ways to compute log-probabilities differ by no more than rounding does."""
+    tolerance = _ROUNDING.get(dtype, _ROUNDING["bfloat16"])
+    return np.allclose(one, other, rtol=0, atol=tolerance)
+
+
+def check_masks(model: Model) -> NDArray[np.bool_]:
+    """Two masks under which different ways to compute the same are compared.
+
+    Both knock out a head in the middle: there are layers below it to skip and layers above it to
+    compute. They are two because a batch of one hides what is not given for every row.
+    """
+    masks = np.zeros((2, len(model.geometry)), dtype=bool)
+    masks[:, len(model.geometry) // 2] = True
+    masks[1, -1] = True
+    return masks
+
+
+def attention_cost(model: Model) -> float:
+    """Cost of a query-key pair against that of a token's matrix products."""
+    pair = sum(4 * layer.heads * layer.head_dim for layer in model.geometry.layers)
+    token = 2 * sum(
+        parameter.numel() for parameter in model.hf.parameters() if parameter.dim() == 2
+    )
+    # Masked attention reaches about two thirds of the speed of a plain matrix product.
+    return float(1.5 * pair / token)
 
 
 def lowest_layer(geometry: Geometry, masks: NDArray[np.bool_]) -> int:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import gc
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from headsieve.errors import HeadsieveError
-from headsieve.measure.engine import Engine, TokenScores, lowest_layer
+from headsieve.measure.engine import Engine, agree, attention_cost, check_masks, lowest_layer
 from headsieve.measure.items import ItemSet
 from headsieve.measure.journal import Entry, Journal, Key
+from headsieve.measure.memory import halving
 from headsieve.measure.packing import Row, TokenSequence, pack, single
 from headsieve.models.knockout import KnockoutError
 from headsieve.scores import Score
@@ -27,9 +27,6 @@ Masks = NDArray[np.bool_]
 
 # Tokens a batch may hold when its size is not given: enough to fill the machine.
 _TOKENS_PER_BATCH = {"cpu": 2048, "cuda": 65536}
-# By how much a sequence's log-probability may differ by rounding alone, in nats. Where a shorter
-# way to compute it differs by more, that way is not taken.
-_TOLERANCE = {"float32": 1e-3, "float16": 0.1, "bfloat16": 0.5}
 
 
 @dataclass(frozen=True)
@@ -147,7 +144,7 @@ class Measurer:
         greedy = np.ones((len(masks), len(items.sequences)), dtype=bool)
         margin = np.full((len(masks), len(items.sequences)), np.inf)
         for row in plan.rows:
-            for part, scores in _halving(plan.engine, row, masks):
+            for part, scores in halving(partial(plan.engine.score, row), masks):
                 np.add.at(log_prob[part].T, row.sequences, scores.log_prob.T)
                 np.logical_and.at(greedy[part].T, row.sequences, scores.greedy.T)
                 np.minimum.at(margin[part].T, row.sequences, scores.margin.T)
@@ -174,7 +171,7 @@ class Measurer:
         """Choose the fastest way to compute an item set that gives what plain rows give."""
         if name not in self._plans:
             sequences = self.item_sets[name].sequences
-            shared = pack(sequences, attention_cost=self._attention_cost())
+            shared = pack(sequences, attention_cost=attention_cost(self.model))
             plain = single(sequences)
             plans = (
                 _Plan(shared, True, self._reentering),
@@ -186,15 +183,6 @@ class Measurer:
                 _Plan(plain, False, self._plain),
             )
         return self._plans[name]
-
-    def _attention_cost(self) -> float:
-        """Cost of a query-key pair against that of a token's matrix products."""
-        pair = sum(4 * layer.heads * layer.head_dim for layer in self.model.geometry.layers)
-        token = 2 * sum(
-            parameter.numel() for parameter in self.model.hf.parameters() if parameter.dim() == 2
-        )
-        # Masked attention reaches about two thirds of the speed of a plain matrix product.
-        return float(1.5 * pair / token)
 
     def _is_exact(self, plan: _Plan, sequences: Sequence[TokenSequence]) -> bool:
         """Whether sequences score in a plan's rows what each of them scores alone.
@@ -209,7 +197,7 @@ class Measurer:
                 totals = self._totals(plan.engine, row)
                 for number in _sample(row, sequences):
                     alone = self._totals(self._plain, *single([sequences[number]]))
-                    if not self._agree(totals[number], alone[0]):
+                    if not agree(totals[number], alone[0], self.model.dtype):
                         return False
         # An architecture may refuse what it cannot take.
         except (RuntimeError, TypeError, ValueError, LookupError, AttributeError, KnockoutError):
@@ -217,24 +205,14 @@ class Measurer:
         return True
 
     def _totals(self, engine: Engine, row: Row) -> dict[int, NDArray[np.float64]]:
-        """Log-probability of each sequence of a row under two masks.
-
-        Both knock out a head in the middle: there are layers below it to skip and layers above it
-        to compute. They are two because a batch of one hides what is not given for every row.
-        """
-        masks = np.zeros((2, len(self.model.geometry)), dtype=bool)
-        masks[:, len(self.model.geometry) // 2] = True
-        masks[1, -1] = True
-        parts = [scores.log_prob for _part, scores in _halving(engine, row, masks)]
+        """Log-probability of each sequence of a row under two masks."""
+        masks = check_masks(self.model)
+        parts = [scores.log_prob for _part, scores in halving(partial(engine.score, row), masks)]
         log_prob = np.concatenate(parts)
         return {
             int(number): log_prob[:, row.sequences == number].sum(axis=1)
             for number in np.unique(row.sequences)
         }
-
-    def _agree(self, one: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
-        tolerance = _TOLERANCE.get(self.model.dtype, _TOLERANCE["bfloat16"])
-        return np.allclose(one, other, rtol=0, atol=tolerance)
 
     def _key(self, mask: NDArray[np.bool_], name: str) -> Key:
         heads = self.model.geometry.heads
@@ -247,15 +225,11 @@ class Measurer:
 
 
 def _check_lengths(model: Model, item_sets: Mapping[str, ItemSet]) -> None:
-    config = model.hf.config.get_text_config(decoder=True)
-    limit = getattr(config, "max_position_embeddings", None)
-    # Attention with linear biases has no last position, whatever the configuration says.
-    if not isinstance(limit, int) or limit < 1 or getattr(config, "alibi", False):
-        return
+    limit = model.position_limit
     for name, items in item_sets.items():
         longest = max(len(sequence.tokens) for sequence in items.sequences)
         # The last token is only predicted.
-        if longest - 1 > limit:
+        if limit is not None and longest - 1 > limit:
             raise HeadsieveError(
                 f"{name}: an item has {longest} tokens with its prompt, but the model takes at "
                 f"most {limit}."
@@ -269,33 +243,5 @@ def _sample(row: Row, sequences: Sequence[TokenSequence]) -> list[int]:
     return list(dict.fromkeys([numbers[-1], longest]))
 
 
-def _halving(engine: Engine, row: Row, masks: Masks) -> Iterator[tuple[slice, TokenScores]]:
-    """Score a row under all masks, in ever smaller batches if memory runs out."""
-    size = len(masks)
-    start = 0
-    while start < len(masks):
-        part = slice(start, start + size)
-        try:
-            scores = engine.score(row, masks[part])
-        except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-            if not _is_out_of_memory(error) or size == 1:
-                raise
-            size = (size + 1) // 2
-            gc.collect()
-            if torch.cuda.is_available():
-                torch.cuda.empty_cache()
-            continue
-        yield part, scores
-        start += size
-
-
 def _length(row: Row) -> int:
     return len(row.tokens)
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    return (
-        isinstance(error, (torch.OutOfMemoryError, MemoryError))
-        or "not enough memory" in str(error).lower()
-        or "out of memory" in str(error).lower()
-    )

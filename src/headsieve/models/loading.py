@@ -101,6 +101,16 @@ class Model:
         """Name of the floating-point type it computes in, as in ``float32``."""
         return str(self.hf.dtype).removeprefix("torch.")
 
+    @property
+    def position_limit(self) -> int | None:
+        """Tokens that a text may have, at most; None where there is no such limit."""
+        config = self.hf.config.get_text_config(decoder=True)
+        limit = getattr(config, "max_position_embeddings", None)
+        # Attention with linear biases has no last position, whatever the configuration says.
+        if not isinstance(limit, int) or limit < 1 or getattr(config, "alibi", False):
+            return None
+        return limit
+
 
 def load_model(
     name: str | os.PathLike[str] = DEFAULT_MODEL,

@@ -1,0 +1,341 @@
+"""Greedy generation under masks: many prompts under many masks decoded together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from transformers import DynamicCache
+
+from headsieve.errors import HeadsieveError
+from headsieve.measure.engine import agree, attention_cost, check_masks, row_logits
+from headsieve.measure.memory import halving
+from headsieve.measure.packing import Row, TokenSequence, pack
+from headsieve.models.knockout import KnockoutError, knockout
+
+if TYPE_CHECKING:
+    from transformers import Cache
+
+    from headsieve.models.loading import Model
+
+Masks = NDArray[np.bool_]
+
+# A decoding step reads all weights once for all rows; beyond so many, more rows save little.
+_ROWS_AT_ONCE = {"cpu": 128, "cuda": 512}
+# Rows that have ended are taken out once they are this share of a batch: taking them out copies
+# what is cached of the others.
+_ENDED_SHARE = 0.125
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """What the model said after a prompt.
+
+    Attributes
+    ----------
+    tokens : tuple of int
+        Those of the stop string included, but not the token that ends a text.
+    text : str
+        Up to the first stop string.
+    ended : bool
+        Whether it ended by itself or at a stop string, rather than at the limit.
+    """
+
+    tokens: tuple[int, ...]
+    text: str
+    ended: bool
+
+
+def encode_prompt(tokenizer: Any, text: str) -> tuple[int, ...]:
+    """Tokens of a prompt, with exactly one begin-of-text token where the tokenizer has one.
+
+    A chat template writes it into the text, and the tokenizer would put another before it.
+    """
+    begin = tokenizer.bos_token
+    written = bool(begin) and text.startswith(begin)
+    return tuple(tokenizer(text, add_special_tokens=not written)["input_ids"])
+
+
+class Generator:
+    """Continues the same prompts greedily under ever other masks.
+
+    What prompts have in common is computed once a mask. Rows of several masks decode in one batch,
+    and a row leaves it when it has ended.
+
+    Parameters
+    ----------
+    model : Model
+    prompts : sequence of token sequences
+    max_new_tokens : int
+    stop : sequence of str
+        A text ends before the first of these.
+    rows_at_once : int, optional
+        Rows (prompts times masks) in one batch, at most; fewer when memory runs out.
+
+    Raises
+    ------
+    HeadsieveError
+        If a prompt is empty, or too long for the model with what is to follow it.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        prompts: Sequence[Sequence[int]],
+        *,
+        max_new_tokens: int,
+        stop: Sequence[str] = (),
+        rows_at_once: int | None = None,
+    ) -> None:
+        self.model = model
+        self.prompts = [tuple(prompt) for prompt in prompts]
+        self.max_new_tokens = max_new_tokens
+        self.stop = tuple(stop)
+        self._most = rows_at_once or _ROWS_AT_ONCE.get(model.device.type, _ROWS_AT_ONCE["cuda"])
+        self._prefills: dict[int, _Prefill] = {}
+        limit = model.position_limit
+        for prompt in self.prompts:
+            if not prompt:
+                raise HeadsieveError("A prompt without tokens cannot be continued.")
+            if limit is not None and len(prompt) + max_new_tokens > limit:
+                raise HeadsieveError(
+                    f"A prompt has {len(prompt)} tokens and up to {max_new_tokens} are to follow, "
+                    f"but the model takes at most {limit}."
+                )
+
+    @torch.inference_mode()
+    def generate(self, masks: Masks) -> list[list[Continuation]]:
+        """Continue all prompts under each mask.
+
+        Parameters
+        ----------
+        masks : ndarray of bool, shape (masks, heads)
+
+        Returns
+        -------
+        list of list of Continuation
+            For each mask, one for each prompt.
+        """
+        self.model.hf.eval()
+        found: dict[tuple[int, int], Continuation] = {}
+        # Prompts that begin alike share most when they are computed together.
+        order = sorted(range(len(self.prompts)), key=lambda number: self.prompts[number])
+        for first in range(0, len(order), self._most):
+            numbers = order[first : first + self._most]
+            if first not in self._prefills:
+                group = [self.prompts[number] for number in numbers]
+                self._prefills[first] = _choose_prefill(self.model, group)
+            run = partial(self._run, self._prefills[first])
+            size = max(1, self._most // len(numbers))
+            for start in range(0, len(masks), size):
+                for part, rows in halving(run, masks[start : start + size]):
+                    covered = range(start + part.start, start + part.stop)
+                    places = [(mask, number) for mask in covered for number in numbers]
+                    found.update(zip(places, rows, strict=True))
+        prompts = range(len(self.prompts))
+        return [[found[mask, number] for number in prompts] for mask in range(len(masks))]
+
+    def _run(self, prefill: _Prefill, masks: Masks) -> list[Continuation]:
+        """Rows in the order of masks, then of prompts."""
+        return _decode(self.model, prefill(masks), self.max_new_tokens, self.stop)
+
+
+@dataclass
+class _Batch:
+    """Rows that are being decoded, their padding on the left.
+
+    Attributes
+    ----------
+    masks : ndarray of bool, shape (rows, heads)
+    cache : transformers.Cache
+        Keys and values of everything before the next token.
+    seen : Tensor of bool, shape (rows, slots)
+        Which slots of the cache hold something.
+    logits : Tensor, shape (rows, vocabulary)
+        Of the next token.
+    """
+
+    masks: Masks
+    cache: Cache
+    seen: torch.Tensor
+    logits: torch.Tensor
+
+    def select(self, rows: Sequence[int]) -> None:
+        """Keep only some rows."""
+        index = torch.as_tensor(rows, device=self.seen.device)
+        self.masks = self.masks[list(rows)]
+        self.cache.reorder_cache(index)
+        self.seen = self.seen[index]
+        self.logits = self.logits[index]
+
+    def step(self, model: Model, tokens: torch.Tensor) -> None:
+        """Append one token to every row; to be called under the rows' knockout."""
+        self.seen = torch.cat([self.seen, self.seen.new_ones(len(tokens), 1)], dim=1)
+        self.logits = model.hf(
+            input_ids=tokens[:, None],
+            attention_mask=self.seen.long(),
+            position_ids=self.seen.sum(dim=1, keepdim=True) - 1,
+            cache=self.cache,
+            use_cache=True,
+            logits_to_keep=1,
+        ).logits[:, -1]
+
+
+# Computes a group of prompts under masks; rows in the order of masks, then of prompts.
+_Prefill = Callable[[Masks], _Batch]
+
+
+def _choose_prefill(model: Model, group: Sequence[tuple[int, ...]]) -> _Prefill:
+    """The fastest way to compute prompts that gives what plain rows give."""
+    # A token after each prompt, so that the prompt's own last one becomes a node of the tree.
+    sequences = [TokenSequence((*prompt, 0), len(prompt)) for prompt in group]
+    rows = pack(sequences, attention_cost=attention_cost(model))
+    shared = partial(_shared_prefill, model, rows)
+    try:
+        exact = _is_exact(model, shared, group)
+    # An architecture may refuse what it cannot take.
+    except (RuntimeError, TypeError, ValueError, LookupError, AttributeError, KnockoutError):
+        exact = False
+    return shared if exact else partial(_plain_prefill, model, group)
+
+
+def _is_exact(model: Model, shared: _Prefill, group: Sequence[tuple[int, ...]]) -> bool:
+    """Whether the next tokens, and those after one more step, get what plain rows give them.
+
+    As when scores are measured, the longest prompt and the last one are tried, under two masks.
+    """
+    longest = max(range(len(group)), key=lambda number: len(group[number]))
+    sample = sorted({longest, len(group) - 1})
+    masks = check_masks(model)
+    one = shared(masks)
+    one.select([mask * len(group) + number for mask in range(len(masks)) for number in sample])
+    other = _plain_prefill(model, [group[number] for number in sample], masks)
+    for _ in range(2):
+        if not agree(_log_probs(one), _log_probs(other), model.dtype):
+            return False
+        tokens = other.logits.argmax(dim=-1)
+        with knockout(model.hf, model.geometry, other.masks, allow_mute=True):
+            one.step(model, tokens)
+            other.step(model, tokens)
+    return True
+
+
+def _log_probs(batch: _Batch) -> NDArray[np.float64]:
+    found: NDArray[np.float64] = batch.logits.double().log_softmax(dim=-1).cpu().numpy()
+    return found
+
+
+def _shared_prefill(model: Model, rows: Sequence[Row], masks: Masks) -> _Batch:
+    """Prompts from packed rows: each gathers the keys and values of its own tokens."""
+    paths = [_path(row, number) for row in rows for number in range(len(row.sequences))]
+    slots = max(map(len, paths))
+    index = np.zeros((len(paths), slots), dtype=np.int64)
+    for place, path in zip(index, paths, strict=True):
+        place[slots - len(path) :] = path
+    indices = iter(torch.as_tensor(index, device=model.device))
+    logits: list[torch.Tensor] = []
+    cached: list[list[tuple[torch.Tensor, torch.Tensor]]] = []
+    for row in rows:
+        cache = DynamicCache()
+        with knockout(model.hf, model.geometry, masks, allow_mute=True):
+            kept = row_logits(model, row, len(masks), cache)
+        logits.append(kept[:, torch.as_tensor(row.predictors, device=kept.device)])
+        nodes = torch.stack([next(indices) for _ in row.sequences])
+        # (masks, key-value heads, nodes, width) become (masks, prompts, heads, slots, width).
+        cached.append(
+            [
+                (layer.keys[:, :, nodes].transpose(1, 2), layer.values[:, :, nodes].transpose(1, 2))
+                for layer in cache.layers
+            ]
+        )
+    order = np.concatenate([row.sequences for row in rows])
+    back = torch.as_tensor(np.argsort(order), device=model.device)
+
+    def joined(parts: Iterable[torch.Tensor]) -> torch.Tensor:
+        return torch.cat(list(parts), dim=1)[:, back].flatten(0, 1)
+
+    whole = DynamicCache()
+    for number, layers in enumerate(zip(*cached, strict=True)):
+        keys, values = zip(*layers, strict=True)
+        whole.update(joined(keys), joined(values), number)
+    lengths = torch.tensor([len(path) for path in paths], device=model.device)[back]
+    seen = torch.arange(slots, device=model.device) >= (slots - lengths)[:, None]
+    rows_masks = masks.repeat(len(order), axis=0)
+    return _Batch(rows_masks, whole, seen.repeat(len(masks), 1), joined(logits))
+
+
+def _path(row: Row, number: int) -> NDArray[np.int64]:
+    """Nodes of a packed row's prompt, from the root on."""
+    node = row.keep[row.predictors[number]]
+    assert row.attends is not None
+    return np.flatnonzero(row.attends[node])
+
+
+def _plain_prefill(model: Model, group: Sequence[tuple[int, ...]], masks: Masks) -> _Batch:
+    """Every prompt in a row of its own under every mask."""
+    slots = max(map(len, group))
+    device = model.device
+    tokens = torch.tensor([[0] * (slots - len(one)) + list(one) for one in group], device=device)
+    lengths = torch.tensor([len(one) for one in group], device=device)
+    seen = torch.arange(slots, device=device) >= (slots - lengths)[:, None]
+    masks, seen = masks.repeat(len(group), axis=0), seen.repeat(len(masks), 1)
+    with knockout(model.hf, model.geometry, masks, allow_mute=True):
+        output = model.hf(
+            input_ids=tokens.repeat(len(masks) // len(group), 1),
+            attention_mask=seen.long(),
+            position_ids=(seen.cumsum(dim=1) - 1).clamp(min=0),
+            use_cache=True,
+            logits_to_keep=1,
+        )
+    return _Batch(masks, output.past_key_values, seen, output.logits[:, -1])
+
+
+def _decode(
+    model: Model, batch: _Batch, max_new_tokens: int, stop: Sequence[str]
+) -> list[Continuation]:
+    """Decode a batch to its end; one continuation for each of its rows."""
+    ends = _end_tokens(model)
+    said: list[list[int]] = [[] for _ in batch.masks]
+    found: dict[int, Continuation] = {}
+    rows = list(range(len(said)))
+    while True:
+        chosen = batch.logits.argmax(dim=-1)
+        for row, token in zip(rows, chosen.tolist(), strict=True):
+            if row in found:
+                continue
+            if token not in ends:
+                said[row].append(token)
+            last = token in ends or len(said[row]) == max_new_tokens
+            if last or stop:
+                text, stopped = _cut(model.tokenizer, said[row], stop)
+                if last or stopped:
+                    found[row] = Continuation(tuple(said[row]), text, stopped or token in ends)
+        going = [place for place, row in enumerate(rows) if row not in found]
+        if not going:
+            return [found[row] for row in range(len(said))]
+        if len(going) < (1 - _ENDED_SHARE) * len(rows):
+            batch.select(going)
+            chosen = chosen[going]
+            rows = [rows[place] for place in going]
+        with knockout(model.hf, model.geometry, batch.masks, allow_mute=True):
+            batch.step(model, chosen)
+
+
+def _cut(tokenizer: Any, tokens: Sequence[int], stop: Sequence[str]) -> tuple[str, bool]:
+    """The text of tokens up to the first stop string, and whether there was one."""
+    text: str = tokenizer.decode(tokens, skip_special_tokens=True)
+    places = [place for string in stop if (place := text.find(string)) >= 0]
+    return (text[: min(places)], True) if places else (text, False)
+
+
+def _end_tokens(model: Model) -> frozenset[int]:
+    """Tokens that end a text."""
+    given = model.hf.generation_config.eos_token_id
+    if given is None:
+        return frozenset()
+    return frozenset([given] if isinstance(given, int) else given)

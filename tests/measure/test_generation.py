@@ -1,0 +1,125 @@
+"""Generation under masks: what plain transformers say, whatever shares a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headsieve.errors import HeadsieveError
+from headsieve.measure.generation import Generator, encode_prompt
+from headsieve.models.knockout import knockout
+from headsieve.models.loading import Model
+from tests.tiny import CONFIGS, Masks, byte_tokenizer, count_hooks, tiny_model
+
+PROMPTS = ("a shared beginning, one", "a shared beginning, number two", "another", "a shared b")
+NEW = 12
+
+
+def tokens_of(texts: Sequence[str]) -> list[tuple[int, ...]]:
+    return [encode_prompt(byte_tokenizer(), text) for text in texts]
+
+
+def some_masks(model: Model, count: int = 3, seed: int = 0) -> Masks:
+    masks = np.random.default_rng(seed).random((count, len(model.geometry))) < 0.25
+    masks[0] = False
+    return masks
+
+
+@torch.inference_mode()
+def plain(model: Model, prompt: tuple[int, ...], mask: np.ndarray, new: int = NEW) -> list[int]:
+    """Greedy decoding without a cache, one token a forward pass."""
+    tokens = list(prompt)
+    ends = model.hf.generation_config.eos_token_id
+    with knockout(model.hf, model.geometry, mask[None], allow_mute=True):
+        for _ in range(new):
+            token = int(model.hf(torch.tensor([tokens]), use_cache=False).logits[0, -1].argmax())
+            if token == ends:
+                break
+            tokens.append(token)
+    return tokens[len(prompt) :]
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+def test_says_what_uncached_decoding_says(family: str) -> None:
+    # Longer than the sliding window of those families that have one.
+    model = tiny_model(family)
+    prompts = tokens_of(PROMPTS)
+    masks = some_masks(model)
+    found = Generator(model, prompts, max_new_tokens=NEW).generate(masks)
+    for mask, row in zip(masks, found, strict=True):
+        for prompt, continuation in zip(prompts, row, strict=True):
+            assert list(continuation.tokens) == plain(model, prompt, mask)
+    assert count_hooks(model.hf) == 0
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3", "gpt2"])
+def test_says_what_transformers_generate_says(family: str) -> None:
+    model = tiny_model(family)
+    [prompt] = tokens_of(["some prompt"])
+    masks = some_masks(model)
+    found = Generator(model, [prompt], max_new_tokens=NEW).generate(masks)
+    for mask, [continuation] in zip(masks, found, strict=True):
+        with knockout(model.hf, model.geometry, mask[None], allow_mute=True):
+            whole = model.hf.generate(torch.tensor([prompt]), max_new_tokens=NEW, do_sample=False)
+        expected = [token for token in whole[0, len(prompt) :].tolist() if token != 256]
+        assert list(continuation.tokens) == expected
+
+
+@settings(max_examples=5, deadline=None)
+@given(
+    texts=st.lists(st.text("abc ", min_size=1, max_size=30), min_size=1, max_size=4),
+    rows=st.integers(1, 9),
+    seed=st.integers(0, 100),
+)
+def test_does_not_depend_on_what_shares_a_batch(texts: list[str], rows: int, seed: int) -> None:
+    model = tiny_model("llama")
+    prompts = tokens_of(texts)
+    masks = some_masks(model, seed=seed)
+    found = Generator(model, prompts, max_new_tokens=5, rows_at_once=rows).generate(masks)
+    for mask, row in zip(masks, found, strict=True):
+        for prompt, continuation in zip(prompts, row, strict=True):
+            alone = Generator(model, [prompt], max_new_tokens=5).generate(mask[None])
+            assert continuation == alone[0][0]
+
+
+def test_stops_before_a_stop_string_and_says_so() -> None:
+    model = tiny_model("llama")
+    prompts = tokens_of(PROMPTS)
+    masks = some_masks(model)
+    free = Generator(model, prompts, max_new_tokens=NEW).generate(masks)
+    stop = next(letter for letter in free[0][0].text[2:] if letter.isascii())
+    stopped = Generator(model, prompts, max_new_tokens=NEW, stop=[stop]).generate(masks)
+    assert any(one.ended for row in stopped for one in row)
+    for before, after in zip(chain(*free), chain(*stopped), strict=True):
+        assert stop not in after.text
+        if stop in before.text:
+            assert after.ended
+            assert after.text == before.text[: before.text.index(stop)]
+            assert len(after.tokens) < len(before.tokens)
+        else:
+            assert after == before
+
+
+def test_one_begin_of_text_token() -> None:
+    class Tokenizer:
+        bos_token = "<s>"
+
+        def __call__(self, text: str, add_special_tokens: bool) -> dict[str, list[int]]:
+            return {"input_ids": [1] * (add_special_tokens + text.count("<s>")) + [7]}
+
+    assert encode_prompt(Tokenizer(), "hello") == (1, 7)
+    assert encode_prompt(Tokenizer(), "<s>hello") == (1, 7)
+
+
+def test_refuses_what_it_cannot_continue() -> None:
+    model = tiny_model("llama")
+    with pytest.raises(HeadsieveError, match="without tokens"):
+        Generator(model, [()], max_new_tokens=3)
+    with pytest.raises(HeadsieveError, match="at most 512"):
+        Generator(model, [(1,) * 510], max_new_tokens=3)
