@@ -89,6 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_score(commands)
     _add_heads(commands)
     _add_tasks(commands)
+    _add_cache(commands)
     return parser
 
 
@@ -173,6 +174,17 @@ def _add_tasks(commands: Any) -> None:
     )
     command.add_argument("--json", action="store_true", help="print JSON")
     command.set_defaults(run=_tasks)
+
+
+def _add_cache(commands: Any) -> None:
+    command = commands.add_parser(
+        "cache",
+        help="list or clear converted models",
+        description="List the GGUF models that were converted to load faster, or delete them.",
+    )
+    command.add_argument("--clear", action="store_true", help="delete them")
+    command.add_argument("--json", action="store_true", help="print JSON")
+    command.set_defaults(run=_cache)
 
 
 def _add_model(command: argparse.ArgumentParser) -> None:
@@ -319,6 +331,24 @@ def _tasks(options: argparse.Namespace) -> None:
         print(json.dumps(rows, indent=2))
     else:
         _show(tables.tasks_table(rows))
+
+
+def _cache(options: argparse.Namespace) -> None:
+    from headsieve.models.cache import cache_folder, clear_cache, converted_models
+
+    models = clear_cache() if options.clear else converted_models()
+    record = {
+        "folder": str(cache_folder()),
+        "deleted": options.clear,
+        "models": [{"name": model.folder.name, "bytes": model.bytes} for model in models],
+    }
+    if options.json:
+        print(json.dumps(record, indent=2))
+        return
+    done = "deleted from" if options.clear else "in"
+    print(f"Converted models {done} {cache_folder()}: {len(models)}")
+    for model in models:
+        print(f"  {model.folder.name}  {model.bytes / 1e6:.0f} MB")
 
 
 def _show(renderable: Any) -> None:

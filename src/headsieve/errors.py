@@ -8,3 +8,9 @@ class HeadsieveError(Exception):
 
     The command line prints the message alone and exits with status 2.
     """
+
+
+def first_line(error: BaseException) -> str:
+    """What another library's error says, in one line."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

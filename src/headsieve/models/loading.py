@@ -7,9 +7,7 @@ import hashlib
 import importlib.util
 import io
 import json
-import logging
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -20,7 +18,8 @@ import numpy as np
 import torch
 import transformers
 
-from headsieve.errors import HeadsieveError
+from headsieve.errors import HeadsieveError, first_line
+from headsieve.models.cache import converted
 from headsieve.models.heads import Geometry, Head, find_geometry
 from headsieve.models.knockout import knockout
 
@@ -154,7 +153,7 @@ def load_model(
             name = DEFAULT_MODEL_HUB_ID
     with _quiet():
         if source.suffix == ".gguf":
-            folder: str | Path = _converted(source)
+            folder: str | Path = converted(source)
         elif source.is_dir():
             _check_folder(source)
             folder = source
@@ -178,7 +177,7 @@ def _from_pretrained(
         )
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **options)
     except Exception as error:  # transformers raises whatever its parts raise
-        raise HeadsieveError(f"Cannot load the model {name}: {_first_line(error)}") from error
+        raise HeadsieveError(f"Cannot load the model {name}: {first_line(error)}") from error
     # transformers would go on with random numbers in their place.
     missing = sorted(loaded["missing_keys"])
     if missing:
@@ -187,11 +186,6 @@ def _from_pretrained(
             "or no causal language model."
         )
     return hf, tokenizer
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{lines[0] if lines else type(error).__name__}"
 
 
 def _check_folder(folder: Path) -> None:
@@ -210,7 +204,7 @@ def _device(device: str) -> torch.device:
         # The meta device takes tensors but computes nothing.
         torch.ones(1, device=target).item()
     except (RuntimeError, AssertionError, ImportError, TypeError) as error:
-        raise HeadsieveError(f"Cannot use device {device!r}: {_first_line(error)}") from error
+        raise HeadsieveError(f"Cannot use device {device!r}: {first_line(error)}") from error
     return target
 
 
@@ -221,58 +215,6 @@ def _bundled_gguf() -> Path | None:
     if spec is None or spec.origin is None:
         return None
     return next(Path(spec.origin).parent.glob("*.gguf"), None)
-
-
-def cache_folder() -> Path:
-    """Where converted models are kept: ``HEADSIEVE_CACHE`` or the user's cache folder."""
-    import platformdirs
-
-    given = os.environ.get("HEADSIEVE_CACHE")
-    return Path(given) if given else Path(platformdirs.user_cache_dir("headsieve"))
-
-
-def _converted(gguf: Path) -> Path:
-    """Folder with the GGUF file's weights in float32 safetensors, made on first use.
-
-    Reading a GGUF file takes transformers a hundred times longer than reading safetensors. The
-    folder is named after the file's content and appears under its name only when it is whole.
-    """
-    if not gguf.is_file():
-        raise HeadsieveError(f"No model at {gguf}.")
-    with gguf.open("rb") as file:
-        if file.read(4) != b"GGUF":
-            raise HeadsieveError(f"{gguf} is not a GGUF file; download it again.")
-        file.seek(0)
-        digest = hashlib.file_digest(file, "sha256").hexdigest()[:16]
-    folder = cache_folder() / f"{gguf.stem}-{digest}"
-    if (folder / "config.json").is_file():
-        return folder
-    logging.getLogger(__name__).info("Converting %s (once) ...", gguf.name)
-    try:
-        hf = transformers.AutoModelForCausalLM.from_pretrained(
-            gguf.parent,
-            gguf_file=gguf.name,
-            dtype=torch.float32,
-            quantization_config=transformers.GgufConfig(gguf_file=gguf.name, dequantize=True),
-        )
-        tokenizer = transformers.AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
-    except Exception as error:  # the readers raise whatever a damaged file makes them raise
-        raise HeadsieveError(f"Cannot read the GGUF file {gguf}: {_first_line(error)}") from error
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".converting-") as unfinished:
-            whole = Path(unfinished) / "model"
-            hf.save_pretrained(whole)
-            tokenizer.save_pretrained(whole)
-            # Another process may have been faster; its folder is as good.
-            with contextlib.suppress(OSError):
-                whole.rename(folder)
-    except OSError as error:
-        raise HeadsieveError(
-            f"Cannot keep the converted model in {folder.parent} ({_first_line(error)}); set "
-            "HEADSIEVE_CACHE to a folder with room."
-        ) from error
-    return folder
 
 
 @contextlib.contextmanager
