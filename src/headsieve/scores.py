@@ -12,6 +12,8 @@ from scipy.special import expit
 LOG_PROB_FLOOR = -12.0
 # Margins of so many nats count as half decided.
 MARGIN_SCALE = 0.5
+# A gradient of a score (a forward pass and a backward one) takes as long as so many scores.
+GRADIENT_COST = 3
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from headsieve.errors import HeadsieveError
 from headsieve.measure.packing import TokenSequence
-from headsieve.scores import Score
+from headsieve.scores import LOG_PROB_FLOOR, Score
 from headsieve.tasks.task import Item, Kind
 
 
@@ -85,6 +86,36 @@ class ItemSet:
             right[number] = values[correct] - np.logaddexp.reduce(values)
             margins[number] = values[correct] - np.delete(values, correct).max()
         return Score(right, np.equal(best, self.correct).astype(float), margins)
+
+    def slopes(self, log_prob: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Derivative of the search score with respect to each sequence's log-probability.
+
+        Parameters
+        ----------
+        log_prob : ndarray of float64, shape (sequences,)
+
+        Returns
+        -------
+        ndarray of float64, shape (sequences,)
+        """
+        if self.kind == "text":
+            lengths = [len(sequence.tokens) - sequence.start for sequence in self.sequences]
+            item_slopes = [np.array([1 / length]) for length in lengths]
+        elif self.kind == "answer":
+            item_slopes = [np.ones(1) for _ in self.sequences]
+        else:
+            ends = np.cumsum(self.counts)
+            item_slopes = []
+            for values, correct in zip(np.split(log_prob, ends[:-1]), self.correct, strict=True):
+                slope = -softmax(values)
+                slope[correct] += 1
+                item_slopes.append(slope)
+        score = self.score(log_prob, np.zeros(len(log_prob), dtype=bool), np.zeros(len(log_prob)))
+        # The score of an item at the floor does not move.
+        moves = score.log_prob > LOG_PROB_FLOOR
+        return np.concatenate(
+            [slope * move / len(self) for slope, move in zip(item_slopes, moves, strict=True)]
+        )
 
 
 def tokenize(items: Sequence[Item], prefix: str, kind: Kind, tokenizer: Any) -> ItemSet:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headsieve.errors import HeadsieveError
 from headsieve.scores import Score
@@ -15,11 +17,19 @@ from headsieve.scores import Score
 # Raise this when the same model, items and mask come to give other numbers than before.
 SCORING_VERSION = 1
 
-_SCHEMA = """
+_MEASUREMENTS = """
 CREATE TABLE IF NOT EXISTS measurements (
     model TEXT NOT NULL, items TEXT NOT NULL, dtype TEXT NOT NULL, scoring INTEGER NOT NULL,
     mask TEXT NOT NULL, task TEXT NOT NULL, log_prob BLOB NOT NULL, value BLOB NOT NULL,
     margin BLOB NOT NULL,
+    tokens INTEGER NOT NULL, seconds REAL NOT NULL,
+    PRIMARY KEY (model, items, dtype, scoring, mask)
+) WITHOUT ROWID
+"""
+_GRADIENTS = """
+CREATE TABLE IF NOT EXISTS gradients (
+    model TEXT NOT NULL, items TEXT NOT NULL, dtype TEXT NOT NULL, scoring INTEGER NOT NULL,
+    mask TEXT NOT NULL, task TEXT NOT NULL, gradient BLOB NOT NULL,
     tokens INTEGER NOT NULL, seconds REAL NOT NULL,
     PRIMARY KEY (model, items, dtype, scoring, mask)
 ) WITHOUT ROWID
@@ -69,20 +79,18 @@ class Journal:
         try:
             self._connection = sqlite3.connect(path or ":memory:")
             with self._connection:
-                self._connection.execute(_SCHEMA)
+                self._connection.execute(_MEASUREMENTS)
+                self._connection.execute(_GRADIENTS)
         except sqlite3.Error as error:
             raise self._failure(error) from error
 
     def get(self, key: Key) -> Score | None:
         """The score of a measurement made before, or None."""
-        try:
-            row = self._connection.execute(
-                "SELECT log_prob, value, margin FROM measurements"
-                " WHERE model = ? AND items = ? AND dtype = ? AND scoring = ? AND mask = ?",
-                (key.model, key.items, key.dtype, SCORING_VERSION, key.mask),
-            ).fetchone()
-        except sqlite3.Error as error:
-            raise self._failure(error) from error
+        row = self._first(
+            "SELECT log_prob, value, margin FROM measurements"
+            " WHERE model = ? AND items = ? AND dtype = ? AND scoring = ? AND mask = ?",
+            (key.model, key.items, key.dtype, SCORING_VERSION, key.mask),
+        )
         return None if row is None else Score(*(np.frombuffer(blob) for blob in row))
 
     def add(self, entries: Iterable[Entry]) -> None:
@@ -98,24 +106,53 @@ class Journal:
             )
             for entry in entries
         ]
-        try:
-            with self._connection:
-                self._connection.executemany(
-                    f"INSERT INTO measurements VALUES ({', '.join('?' * 11)})", rows
-                )
-        except sqlite3.Error as error:
-            raise self._failure(error) from error
+        if rows:
+            self._insert("measurements", rows)
+
+    def gradient(self, key: Key) -> NDArray[np.float64] | None:
+        """A gradient computed before, or None."""
+        row = self._first(
+            "SELECT gradient FROM gradients"
+            " WHERE model = ? AND items = ? AND dtype = ? AND scoring = ? AND mask = ?",
+            (key.model, key.items, key.dtype, SCORING_VERSION, key.mask),
+        )
+        return None if row is None else np.frombuffer(row[0])
+
+    def add_gradient(
+        self, key: Key, task: str, gradient: NDArray[np.float64], tokens: int, seconds: float
+    ) -> None:
+        """Keep a gradient."""
+        row = (
+            *(key.model, key.items, key.dtype, SCORING_VERSION, key.mask, task),
+            *(gradient.tobytes(), tokens, seconds),
+        )
+        self._insert("gradients", [row])
 
     def totals(self) -> tuple[int, int, float]:
-        """Number of measurements, and the tokens and seconds they took."""
+        """Number of measurements, and the tokens and seconds they took, gradients included."""
+        row = self._first(
+            "SELECT (SELECT COUNT(*) FROM measurements), SUM(tokens), SUM(seconds) FROM"
+            " (SELECT tokens, seconds FROM measurements"
+            " UNION ALL SELECT tokens, seconds FROM gradients)",
+            (),
+        )
+        count, tokens, seconds = row or (0, 0, 0)
+        return int(count), int(tokens or 0), float(seconds or 0)
+
+    def _first(self, query: str, values: tuple[object, ...]) -> tuple[Any, ...] | None:
         try:
-            count, tokens, seconds = self._connection.execute(
-                "SELECT COUNT(*), COALESCE(SUM(tokens), 0), COALESCE(SUM(seconds), 0)"
-                " FROM measurements"
-            ).fetchone()
+            row: tuple[Any, ...] | None = self._connection.execute(query, values).fetchone()
         except sqlite3.Error as error:
             raise self._failure(error) from error
-        return int(count), int(tokens), float(seconds)
+        return row
+
+    def _insert(self, table: str, rows: Sequence[tuple[object, ...]]) -> None:
+        places = ", ".join("?" * len(rows[0]))
+        try:
+            with self._connection:
+                self._connection.executemany(f"INSERT INTO {table} VALUES ({places})", rows)
+        except sqlite3.Error as error:
+            raise self._failure(error) from error
 
     def close(self) -> None:
         """Close the file; what was added stays."""
