@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headsieve.errors import HeadsieveError
+    from headsieve.handover import export
     from headsieve.models.heads import Head
     from headsieve.models.loading import Model, load_model
     from headsieve.scoring import score
@@ -22,6 +23,7 @@ __all__ = [
     "Model",
     "Study",
     "Task",
+    "export",
     "load_model",
     "load_task",
     "locate",
@@ -34,6 +36,7 @@ _HOMES = {
     "Model": "headsieve.models.loading",
     "Study": "headsieve.study",
     "Task": "headsieve.tasks",
+    "export": "headsieve.handover",
     "load_model": "headsieve.models.loading",
     "load_task": "headsieve.tasks",
     "locate": "headsieve.study",

@@ -12,6 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from headsieve.cli_results import add_export, add_report
 from headsieve.errors import HeadsieveError
 
 if TYPE_CHECKING:
@@ -87,6 +88,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_locate(commands)
     _add_score(commands)
+    add_report(commands)
+    add_export(commands)
     _add_heads(commands)
     _add_tasks(commands)
     return parser
@@ -268,10 +271,11 @@ def _locate(options: argparse.Namespace) -> None:
 def _controls(text: str | None) -> list[str] | None:
     if text is None:
         return None
-    return [] if text == "none" else _words(text)
+    return [] if text == "none" else words(text)
 
 
-def _words(text: str) -> list[str]:
+def words(text: str) -> list[str]:
+    """The words of a list that is separated by commas."""
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
@@ -287,7 +291,7 @@ def _score(options: argparse.Namespace) -> None:
         results = score(
             _load(options),
             options.tasks,
-            knockout=None if options.knockout is None else _words(options.knockout),
+            knockout=None if options.knockout is None else words(options.knockout),
             seed=options.seed,
             limit=options.limit,
             batch_size=options.batch_size,
