@@ -1,17 +1,13 @@
-"""The page's charts as Vega-Lite specifications, which are plain data.
-
-Colours of text, lines and scales are not here: the page gives them for light and dark.
-"""
+"""Charts of one capability, as Vega-Lite specifications, which are plain data."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from headsieve.report.figures import colour_limit
+from headsieve.report.page.style import DIVERGING, FOCUS, LINE, SCHEMA, SERIES, TEXT, Spec
 from headsieve.report.words import interval, number
 
 if TYPE_CHECKING:
@@ -19,12 +15,8 @@ if TYPE_CHECKING:
     from headsieve.results import CapabilityResult
     from headsieve.sensing.linearity import Linearity
 
-Spec = dict[str, Any]
-
-_SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 _LARGEST_STEP = 15
 _TALLEST_MAP = 640
-_RADAR_SIZE = 300
 MEASURES = {
     "effect": "effect on the capability",
     "control": "worst effect on a control",
@@ -107,7 +99,11 @@ def effect_map(result: CapabilityResult, general: Sequence[str], control: str) -
     colour = {
         "field": "shown",
         "type": "quantitative",
-        "scale": {"range": "diverging", "domain": [-limit, 0, limit], "clamp": True},
+        "scale": {
+            "range": DIVERGING,
+            "domain": [-limit, -limit / 4, 0, limit / 4, limit],
+            "clamp": True,
+        },
         "legend": {
             "title": "nats",
             "orient": "right",
@@ -115,12 +111,12 @@ def effect_map(result: CapabilityResult, general: Sequence[str], control: str) -
             "format": ".1f",
         },
     }
-    outline = {"mark": {"type": "rect", "filled": False, "style": "outline"}, "encoding": place}
+    frame = {"type": "rect", "filled": False}
     return {
-        "$schema": _SCHEMA,
+        "$schema": SCHEMA,
         "data": {"values": rows},
         "width": "container",
-        "height": {"step": step},
+        "height": step * layers,
         "params": [
             {"name": "measure", "value": "effect", "bind": {"element": control}},
             {"name": "cursor", "value": ""},
@@ -131,9 +127,13 @@ def effect_map(result: CapabilityResult, general: Sequence[str], control: str) -
                 "mark": {"type": "rect"},
                 "encoding": {**place, "color": colour, "tooltip": tooltip},
             },
-            {**outline, "transform": [{"filter": "datum.selected"}]},
             {
-                "mark": {"type": "rect", "filled": False, "style": "cursor"},
+                "mark": {**frame, "stroke": TEXT, "strokeWidth": 2},
+                "encoding": place,
+                "transform": [{"filter": "datum.selected"}],
+            },
+            {
+                "mark": {**frame, "stroke": FOCUS, "strokeWidth": 3},
                 "encoding": place,
                 "transform": [{"filter": "datum.head == cursor"}],
             },
@@ -182,10 +182,10 @@ def knockout_bars(curve: Curve, metric: str, slider: str) -> Spec:
         {"field": "before", "type": "quantitative", "format": ".3f", "title": "unmodified"},
     ]
     return {
-        "$schema": _SCHEMA,
+        "$schema": SCHEMA,
         "data": {"values": rows},
         "width": "container",
-        "height": {"step": 24},
+        "height": 24 * len(tasks),
         "params": [{"name": "count", "value": len(curve.heads), "bind": {"element": slider}}],
         "transform": [{"filter": "datum.count == toNumber(count)"}],
         "layer": [
@@ -198,13 +198,13 @@ def knockout_bars(curve: Curve, metric: str, slider: str) -> Spec:
                     "color": {
                         "field": "kind",
                         "type": "nominal",
-                        "scale": {"domain": ["capability", "control"], "range": "category"},
-                        "legend": {"title": None, "orient": "top"},
+                        "scale": {"domain": ["capability", "control"], "range": SERIES[:2]},
+                        "legend": None,
                     },
                 },
             },
             {
-                "mark": {"type": "rule", "style": "whisker"},
+                "mark": {"type": "rule", "color": TEXT, "strokeWidth": 1.5},
                 "transform": [{"filter": "isValid(datum.low)"}],
                 "encoding": {
                     "y": y,
@@ -213,11 +213,11 @@ def knockout_bars(curve: Curve, metric: str, slider: str) -> Spec:
                 },
             },
             {
-                "mark": {"type": "tick", "style": "before", "thickness": 2, "bandSize": 22},
+                "mark": {"type": "tick", "color": TEXT, "thickness": 2, "bandSize": 22},
                 "encoding": {"y": y, "x": {"field": "before", "type": "quantitative"}},
             },
             {
-                "mark": {"type": "text", "align": "left", "dx": 4, "style": "label"},
+                "mark": {"type": "text", "align": "left", "dx": 4, "color": TEXT},
                 "encoding": {
                     "y": y,
                     "x": {"datum": domain[1]},
@@ -225,187 +225,6 @@ def knockout_bars(curve: Curve, metric: str, slider: str) -> Spec:
                 },
             },
         ],
-    }
-
-
-def matrix(capabilities: Mapping[str, CapabilityResult]) -> Spec:
-    """Drop of every task (columns) without the heads of every capability (rows)."""
-    rows = [
-        {
-            "heads of": name,
-            "task": task,
-            "drop": claim.drop,
-            "before": claim.baseline,
-            "after": claim.knocked_out,
-            "share": claim.drop if claim.metric == "accuracy" else None,
-        }
-        for name, result in capabilities.items()
-        for task, claim in _claims(name, result).items()
-    ]
-    tasks = list(dict.fromkeys(row["task"] for row in rows))
-    place = {
-        "x": {
-            "field": "task",
-            "type": "nominal",
-            "sort": tasks,
-            "title": "task",
-            "axis": {"labelAngle": -40, "orient": "top", "labelLimit": 110},
-        },
-        "y": {
-            "field": "heads of",
-            "type": "nominal",
-            "sort": list(capabilities),
-            "title": "without the heads of",
-            "axis": {"labelLimit": 110},
-        },
-    }
-    numbers = {"type": "quantitative", "format": ".2f"}
-    return {
-        "$schema": _SCHEMA,
-        "data": {"values": rows},
-        "width": "container",
-        "height": {"step": 34},
-        "layer": [
-            {
-                "mark": "rect",
-                "encoding": {
-                    **place,
-                    "color": {
-                        "field": "share",
-                        "type": "quantitative",
-                        "scale": {"range": "ramp", "domain": [0, 1], "clamp": True},
-                        "legend": None,
-                    },
-                    "tooltip": [
-                        {"field": "heads of"},
-                        {"field": "task"},
-                        *({"field": field, **numbers} for field in ("before", "after", "drop")),
-                    ],
-                },
-            },
-            {
-                "mark": {"type": "text", "style": "label"},
-                "encoding": {
-                    **place,
-                    "text": {"field": "drop", **numbers},
-                    "color": {
-                        "condition": {"test": "datum.share > 0.5", "value": "white"},
-                    },
-                },
-            },
-        ],
-    }
-
-
-def radar(capabilities: Mapping[str, CapabilityResult]) -> Spec:
-    """Accuracy of all tasks, unmodified and without the heads of each capability.
-
-    As in Figure 1 of arXiv 2603.03335. Plain text, which has no accuracy, is not on it.
-    """
-    claims = {name: _claims(name, result) for name, result in capabilities.items()}
-    tasks = list(
-        dict.fromkeys(
-            task for own in claims.values() for task, one in own.items() if one.metric == "accuracy"
-        )
-    )
-    outlines: dict[str, dict[str, float]] = {"unmodified": {}}
-    for name, own in claims.items():
-        shown = {task: claim for task, claim in own.items() if task in tasks}
-        outlines["unmodified"] |= {task: claim.baseline for task, claim in shown.items()}
-        outlines[f"without {name}"] = {task: claim.knocked_out for task, claim in shown.items()}
-
-    def point(task: str, radius: float) -> dict[str, Any]:
-        angle = 2 * math.pi * tasks.index(task) / len(tasks)
-        return {"task": task, "x": radius * math.sin(angle), "y": radius * math.cos(angle)}
-
-    lines = [
-        {**point(task, values[task]), "heads": name, "accuracy": values[task], "order": order}
-        for name, values in outlines.items()
-        for order, task in enumerate([*tasks, tasks[0]])
-        if task in values
-    ]
-    rings = [
-        {**point(task, radius), "ring": radius, "order": order}
-        for radius in (0.25, 0.5, 0.75, 1.0)
-        for order, task in enumerate([*tasks, tasks[0]])
-    ]
-    names = [point(task, 1.13) for task in tasks]
-    scale = {"domain": [-1.45, 1.45]}
-    x = {"field": "x", "type": "quantitative", "axis": None, "scale": scale}
-    y = {"field": "y", "type": "quantitative", "axis": None, "scale": {"domain": [-1.25, 1.25]}}
-    order = {"field": "order", "type": "quantitative"}
-    return {
-        "$schema": _SCHEMA,
-        "width": _RADAR_SIZE,
-        "height": _RADAR_SIZE * 2.5 / 2.9,
-        "view": {"stroke": None},
-        "layer": [
-            {
-                "data": {"values": rings},
-                "mark": {"type": "line", "style": "ring"},
-                "encoding": {"x": x, "y": y, "order": order, "detail": {"field": "ring"}},
-            },
-            {
-                "data": {"values": names},
-                "mark": {"type": "text", "style": "label"},
-                "encoding": {"x": x, "y": y, "text": {"field": "task"}},
-            },
-            {
-                "data": {"values": lines},
-                "mark": {"type": "line", "point": {"size": 30}},
-                "encoding": {
-                    "x": x,
-                    "y": y,
-                    "order": order,
-                    "color": _by("heads", list(outlines)),
-                    "strokeDash": {
-                        "condition": {"test": "datum.heads == 'unmodified'", "value": [5, 3]},
-                        "value": [1, 0],
-                    },
-                    "tooltip": [
-                        {"field": "heads"},
-                        {"field": "task"},
-                        {"field": "accuracy", "type": "quantitative", "format": ".2f"},
-                    ],
-                },
-            },
-        ],
-    }
-
-
-def layer_shares(capabilities: Mapping[str, CapabilityResult]) -> Spec:
-    """Share of each layer in the effects of all heads that a capability needs."""
-    rows = []
-    for name, result in capabilities.items():
-        layers = np.zeros(1 + max(head.layer for head in result.heads))
-        for head in result.heads:
-            layers[head.layer] += max(-head.effect, 0.0)
-        total = layers.sum() or 1.0
-        rows += [
-            {"capability": name, "layer": layer, "share": float(share / total)}
-            for layer, share in enumerate(layers)
-        ]
-    return {
-        "$schema": _SCHEMA,
-        "data": {"values": rows},
-        "width": "container",
-        "height": 180,
-        "mark": {"type": "line", "point": True, "interpolate": "monotone"},
-        "encoding": {
-            "x": {"field": "layer", "type": "quantitative", "axis": {"tickMinStep": 1}},
-            "y": {
-                "field": "share",
-                "type": "quantitative",
-                "axis": {"format": "%"},
-                "title": "share of effects",
-            },
-            "color": _by("capability", list(capabilities)),
-            "tooltip": [
-                {"field": "capability"},
-                {"field": "layer"},
-                {"field": "share", "type": "quantitative", "format": ".0%"},
-            ],
-        },
     }
 
 
@@ -421,13 +240,13 @@ def fit(linearity: Linearity) -> Spec:
     ends = [min(values), max(values)]
     scale = {"domain": ends, "nice": True, "zero": False}
     return {
-        "$schema": _SCHEMA,
+        "$schema": SCHEMA,
         "width": "container",
         "height": 260,
         "layer": [
             {
                 "data": {"values": [{"p": end, "m": end} for end in ends]},
-                "mark": {"type": "line", "style": "ring"},
+                "mark": {"type": "line", "color": LINE, "strokeWidth": 1.5},
                 "encoding": {
                     "x": {"field": "p", "type": "quantitative", "scale": scale},
                     "y": {"field": "m", "type": "quantitative", "scale": scale},
@@ -435,7 +254,7 @@ def fit(linearity: Linearity) -> Spec:
             },
             {
                 "data": {"values": rows},
-                "mark": {"type": "circle", "opacity": 0.75, "size": 45},
+                "mark": {"type": "circle", "color": SERIES[1], "opacity": 0.7, "size": 45},
                 "encoding": {
                     "x": {
                         "field": "predicted",
@@ -458,17 +277,3 @@ def fit(linearity: Linearity) -> Spec:
             },
         ],
     }
-
-
-def _by(field: str, names: Sequence[str]) -> Spec:
-    return {
-        "field": field,
-        "type": "nominal",
-        "scale": {"domain": list(names), "range": "category"},
-        "legend": {"title": None, "orient": "bottom", "columns": 2, "labelLimit": 150},
-    }
-
-
-def _claims(name: str, result: CapabilityResult) -> dict[str, Any]:
-    """All tasks' claims without the heads of one capability, itself first."""
-    return {name: result.verification.capability, **result.verification.controls}

@@ -15,8 +15,8 @@ import jinja2
 from headsieve.report import words
 from headsieve.report.figures import file_names
 from headsieve.report.heads_file import heads_json
-from headsieve.report.page import charts
-from headsieve.report.page.style import CONFIG
+from headsieve.report.page import charts, side_by_side
+from headsieve.report.page.style import CONFIG, Spec
 from headsieve.report.tables import heads_csv
 from headsieve.runs import searched_masks
 from headsieve.sensing.linearity import Linearity, linearity
@@ -86,10 +86,11 @@ def study_page(study: Study, folder: Path) -> str:
     )
     column = {head.head: number for number, head in enumerate(heads)}
     linearities = {}
-    for name, masks in searched_masks(folder, study.config).items():
+    kept = searched_masks(folder, study.config)
+    for name in study.result.capabilities:
         scores = {
             tuple(column[head] for head in mask.split(",") if head): score.search
-            for mask, score in masks.items()
+            for mask, score in kept.get(name, {}).items()
         }
         found = linearity(scores, len(heads), study.config.seed)
         if found is not None:
@@ -137,11 +138,11 @@ def render_page(
         for number, (name, found) in enumerate(result.capabilities.items())
     ]
     several = len(sections) > 1
-    specs = {"layers": charts.layer_shares(result.capabilities)}
+    specs = {"layers": side_by_side.layer_shares(result.capabilities)}
     if several:
         specs |= {
-            "matrix": charts.matrix(result.capabilities),
-            "radar": charts.radar(result.capabilities),
+            "matrix": side_by_side.matrix(result.capabilities),
+            "radar": side_by_side.radar(result.capabilities),
         }
     for section in sections:
         specs |= _section_charts(section)
@@ -168,7 +169,7 @@ def render_page(
     )
 
 
-def _section_charts(section: _Section) -> dict[str, charts.Spec]:
+def _section_charts(section: _Section) -> dict[str, Spec]:
     anchor = section.anchor
     specs = {
         f"{anchor}-map": charts.effect_map(section.result, section.general, f"#{anchor}-measure")

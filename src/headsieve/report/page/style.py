@@ -1,43 +1,50 @@
 """How charts look: one configuration for light, dark and print.
 
 Colours are custom properties of the page's style sheet, which gives them for each. Scales that are
-interpolated cannot use those; their ends stand out on any ground and their middle lets it through.
+interpolated cannot use those: theirs are orange and blue, which colour-blind readers tell apart
+and which stand out on any ground; where nothing is to be seen they let the ground through.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-_TEXT = {"labelColor": "var(--text)", "titleColor": "var(--text)", "titleFontWeight": 500}
+Spec = dict[str, Any]
 
-CONFIG: dict[str, Any] = {
+SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
+TEXT, LINE, FOCUS = "var(--text)", "var(--line)", "var(--focus)"
+SERIES = [f"var(--series-{number})" for number in range(1, 8)]
+
+
+def _orange(opacity: float) -> str:
+    return f"rgba(208, 84, 0, {opacity})"
+
+
+def _blue(opacity: float) -> str:
+    return f"rgba(0, 122, 204, {opacity})"
+
+
+# Evenly graded but for a steeper start: a small effect beside a large one is to be seen.
+DIVERGING = [_orange(1), _orange(0.4), "rgba(128, 128, 128, 0.06)", _blue(0.4), _blue(1)]
+# Text stands on it, so it stops before it would drown that.
+RAMP = [_orange(0.03), _orange(0.8)]
+
+_TEXTS = {"labelColor": TEXT, "titleColor": TEXT, "titleFontWeight": 500}
+
+CONFIG: Spec = {
     "background": "transparent",
-    "font": "inherit",
+    # That of the style sheet: widths of texts are measured with it.
+    "font": 'system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif',
     # Each chart is an image with a label of its own, and what it shows is told beside it.
     "aria": False,
     "view": {"stroke": "transparent"},
     "axis": {
-        **_TEXT,
+        **_TEXTS,
         "labelFontSize": 11,
         "titleFontSize": 12,
-        "gridColor": "var(--line)",
-        "domainColor": "var(--line)",
-        "tickColor": "var(--line)",
+        "gridColor": LINE,
+        "domainColor": LINE,
+        "tickColor": LINE,
     },
-    "legend": {**_TEXT, "labelFontSize": 12, "titleFontSize": 12},
-    "range": {
-        "category": [f"var(--series-{number})" for number in range(1, 8)],
-        # Orange and blue, which colour-blind readers tell apart.
-        "diverging": ["#c44e00", "rgba(140, 140, 140, 0.10)", "#0077bb"],
-        "ramp": ["rgba(140, 140, 140, 0.08)", "#c44e00"],
-    },
-    "text": {"color": "var(--text)", "fontSize": 11},
-    "style": {
-        "label": {"fill": "var(--text)", "fontSize": 12},
-        "outline": {"stroke": "var(--text)", "strokeWidth": 2},
-        "cursor": {"stroke": "var(--focus)", "strokeWidth": 3},
-        "whisker": {"stroke": "var(--text)", "strokeWidth": 1.5},
-        "before": {"fill": "var(--text)", "opacity": 1},
-        "ring": {"stroke": "var(--line)", "strokeWidth": 1},
-    },
+    "legend": {**_TEXTS, "labelFontSize": 12, "titleFontSize": 12},
 }
