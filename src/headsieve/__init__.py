@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headsieve.compare import compare
     from headsieve.errors import HeadsieveError
     from headsieve.handover import export
     from headsieve.models.heads import Head
@@ -23,6 +24,7 @@ __all__ = [
     "Model",
     "Study",
     "Task",
+    "compare",
     "export",
     "load_model",
     "load_task",
@@ -36,6 +38,7 @@ _HOMES = {
     "Model": "headsieve.models.loading",
     "Study": "headsieve.study",
     "Task": "headsieve.tasks",
+    "compare": "headsieve.compare",
     "export": "headsieve.handover",
     "load_model": "headsieve.models.loading",
     "load_task": "headsieve.tasks",

@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from headsieve.cli_results import add_export, add_report
+from headsieve.cli_results import add_compare, add_export, add_report
 from headsieve.errors import HeadsieveError
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_locate(commands)
     _add_score(commands)
     add_report(commands)
+    add_compare(commands)
     add_export(commands)
     _add_heads(commands)
     _add_tasks(commands)
@@ -265,7 +266,7 @@ def _locate(options: argparse.Namespace) -> None:
     if options.json:
         print(study.result.to_json(), end="")
     else:
-        _show(tables.summary(study.result, general=study.general, folder=study.folder))
+        show(tables.summary(study.result, general=study.general, folder=study.folder))
 
 
 def _controls(text: str | None) -> list[str] | None:
@@ -301,7 +302,7 @@ def _score(options: argparse.Namespace) -> None:
         record = {name: one.model_dump(mode="json") for name, one in results.items()}
         print(json.dumps(record, indent=2))
     else:
-        _show(tables.scores(results))
+        show(tables.scores(results))
 
 
 def _heads(options: argparse.Namespace) -> None:
@@ -311,7 +312,7 @@ def _heads(options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps({"model": model.name, **model.geometry.to_dict()}, indent=2))
     else:
-        _show(tables.heads_table(model.geometry))
+        show(tables.heads_table(model.geometry))
 
 
 def _tasks(options: argparse.Namespace) -> None:
@@ -322,10 +323,11 @@ def _tasks(options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps(rows, indent=2))
     else:
-        _show(tables.tasks_table(rows))
+        show(tables.tasks_table(rows))
 
 
-def _show(renderable: Any) -> None:
+def show(renderable: Any) -> None:
+    """Print what rich can render, as wide as the terminal or, in a file, as it needs."""
     from rich.console import Console
 
     console = Console()

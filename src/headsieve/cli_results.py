@@ -1,4 +1,4 @@
-"""The commands on what was found: export (and, of finished studies, report and compare)."""
+"""The commands on what was found: report, compare and export."""
 
 from __future__ import annotations
 
@@ -75,6 +75,37 @@ def _report(options: argparse.Namespace) -> None:
         study = Study.load(folder)
         assert study.folder is not None
         print(study.write_page(study.folder))
+
+
+def add_compare(commands: Any) -> None:
+    """Add ``headsieve compare``."""
+    command = commands.add_parser(
+        "compare",
+        help="compare finished studies: models, strategies or seeds",
+        description="Show the studies in the folders RUN side by side: shared heads, agreement of "
+        "rankings, drops and cost.",
+    )
+    command.add_argument("run_folders", nargs="+", type=Path, metavar="RUN")
+    command.add_argument("--page", type=Path, metavar="FILE", help="also write a page, as report")
+    command.add_argument("--json", action="store_true", help="print the comparison as JSON")
+    command.set_defaults(run=_compare)
+
+
+def _compare(options: argparse.Namespace) -> None:
+    from headsieve.cli import show
+    from headsieve.compare import compare
+    from headsieve.report.comparison import comparison_tables
+    from headsieve.report.page import comparison_page
+    from headsieve.runs import write_atomically
+    from headsieve.study import Study
+
+    comparison = compare([Study.load(folder) for folder in options.run_folders])
+    if options.page is not None:
+        write_atomically(options.page, comparison_page(comparison))
+    if options.json:
+        print(json.dumps(comparison.to_dict(), indent=2))
+    else:
+        show(comparison_tables(comparison))
 
 
 def _export(options: argparse.Namespace) -> None:

@@ -194,9 +194,7 @@ def _heads(result: CapabilityResult) -> set[str]:
     return {head.head for head in result.heads}
 
 
-def _agreement(
-    runs: tuple[str, str], one: CapabilityResult, other: CapabilityResult
-) -> Agreement:
+def _agreement(runs: tuple[str, str], one: CapabilityResult, other: CapabilityResult) -> Agreement:
     effects = {head.head: head.effect for head in other.heads}
     mine = [head.effect for head in one.heads]
     theirs = [effects[head.head] for head in one.heads]

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
+from importlib import metadata, resources
 from typing import TYPE_CHECKING, Any
 
 import jinja2
@@ -24,6 +24,7 @@ from headsieve.sensing.linearity import Linearity, linearity
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from headsieve.compare import Comparison
     from headsieve.report.curve import Curve
     from headsieve.results import CapabilityResult, Result
     from headsieve.study import Study
@@ -147,7 +148,10 @@ def render_page(
     for section in sections:
         specs |= _section_charts(section)
     stem = "-".join(anchors.values())[:60]
-    return _template().render(
+    return _render(
+        "study.html.j2",
+        specs,
+        result.headsieve,
         result=result,
         sections=sections,
         several=several,
@@ -155,17 +159,33 @@ def render_page(
         tasks=_tasks(sections),
         configuration=configuration,
         measures=charts.MEASURES,
-        words=words,
         downloads={
             f"{stem}-heads.csv": _data_uri("text/csv", heads_csv(result.capabilities, general)),
             f"{stem}-heads.json": _data_uri("application/json", heads_json(result, general)),
             f"{stem}-result.json": _data_uri("application/json", result.to_json()),
         },
-        style=_file("page.css"),
-        script=_file("page.js"),
-        library=_vega(),
-        # Nothing in it may end the script element that holds it.
-        charts=json.dumps({"config": CONFIG, "specs": specs}).replace("<", "\\u003c"),
+    )
+
+
+def comparison_page(comparison: Comparison) -> str:
+    """The text of the page of a comparison.
+
+    Parameters
+    ----------
+    comparison : Comparison
+    """
+    anchors = {name: f"c-{number}" for number, name in enumerate(comparison.capabilities)}
+    specs = {
+        f"{anchor}-drops": side_by_side.drops(comparison.capabilities[name].findings)
+        for name, anchor in anchors.items()
+    }
+    return _render(
+        "comparison.html.j2",
+        specs,
+        metadata.version("headsieve"),
+        comparison=comparison,
+        anchors=anchors,
+        json_uri=_data_uri("application/json", json.dumps(comparison.to_dict(), indent=2)),
     )
 
 
@@ -209,8 +229,26 @@ def _tasks(sections: Sequence[_Section]) -> list[str]:
     )
 
 
+def _render(template: str, specs: Mapping[str, Spec], version: str, **content: Any) -> str:
+    """A page with its charts, by the name of its template."""
+    return (
+        _templates()
+        .get_template(template)
+        .render(
+            version=version,
+            style=_file("page.css"),
+            script=_file("page.js"),
+            library=_vega(),
+            # Nothing in it may end the script element that holds it.
+            charts=json.dumps({"config": CONFIG, "specs": specs}).replace("<", "\\u003c"),
+            words=words,
+            **content,
+        )
+    )
+
+
 @cache
-def _template() -> jinja2.Template:
+def _templates() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("headsieve.report.page", "."),
         autoescape=True,
@@ -220,7 +258,7 @@ def _template() -> jinja2.Template:
     )
     environment.filters["number"] = words.number
     environment.filters["interval"] = words.interval
-    return environment.get_template("page.html.j2")
+    return environment
 
 
 def _file(name: str) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from headsieve.report.page.style import LINE, RAMP, SCHEMA, SERIES, TEXT, Spec
 
 if TYPE_CHECKING:
+    from headsieve.compare import Finding
     from headsieve.results import CapabilityResult, Claim
 
 _RADAR_SIZE = 330
@@ -191,6 +192,71 @@ def layer_shares(capabilities: Mapping[str, CapabilityResult]) -> Spec:
                 {"field": "share", "type": "quantitative", "format": ".0%"},
             ],
         },
+    }
+
+
+def drops(findings: Sequence[Finding]) -> Spec:
+    """What each study's heads cost the capability, with the interval, and its worst control."""
+    runs = [one.run for one in findings]
+    rows = [
+        row
+        for one in findings
+        for row in (
+            {
+                "run": one.run,
+                "drop": one.drop,
+                "low": one.ci[0],
+                "high": one.ci[1],
+                "of": "capability",
+            },
+            {"run": one.run, "drop": one.worst_control_drop, "of": "worst control"},
+        )
+        if row["drop"] is not None
+    ]
+    y = {
+        "field": "run",
+        "type": "nominal",
+        "sort": runs,
+        "title": None,
+        "axis": {"labelLimit": 130},
+    }
+    offset = {"field": "of", "sort": ["capability", "worst control"]}
+    return {
+        "$schema": SCHEMA,
+        "data": {"values": rows},
+        "width": "container",
+        "height": 44 * len(runs),
+        "layer": [
+            {
+                "mark": {"type": "bar", "cornerRadiusEnd": 2},
+                "encoding": {
+                    "y": y,
+                    "yOffset": offset,
+                    "x": {"field": "drop", "type": "quantitative", "title": "drop"},
+                    "color": {
+                        "field": "of",
+                        "type": "nominal",
+                        "scale": {"domain": ["capability", "worst control"], "range": SERIES[:2]},
+                        "legend": None,
+                    },
+                    "tooltip": [
+                        {"field": "run"},
+                        {"field": "of"},
+                        {"field": "drop", "type": "quantitative", "format": ".3f"},
+                    ],
+                },
+            },
+            {
+                "mark": {"type": "rule", "color": TEXT, "strokeWidth": 1.5},
+                "transform": [{"filter": "isValid(datum.low)"}],
+                "encoding": {
+                    "y": y,
+                    "yOffset": offset,
+                    "x": {"field": "low", "type": "quantitative"},
+                    "x2": {"field": "high"},
+                },
+            },
+        ],
     }
 
 
