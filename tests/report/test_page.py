@@ -175,24 +175,20 @@ def opened(
     browser: Any, address: str, complaints: list[str], size: tuple[int, int] = SIZES[0], **more: Any
 ) -> Any:
     tab = browser.new_page(viewport={"width": size[0], "height": size[1]}, **more)
+    requests: list[str] = []
     tab.set_default_timeout(300_000)  # a busy machine is no fault of the page
     tab.on("console", lambda message: complaints.append(message.text))
     tab.on("pageerror", lambda error: complaints.append(str(error)))
-    tab.on(
-        "request",
-        lambda request: (
-            request.url.startswith(("file:", "data:"))
-            or complaints.append(f"asks for {request.url}")
-        ),
-    )
+    tab.on("request", lambda request: requests.append(request.url))
     tab.goto(address)
     tab.wait_for_selector("html[data-drawn]")
+    complaints += [f"asks for {url}" for url in requests if not url.startswith(("file:", "data:"))]
     return tab
 
 
 def bar_widths(tab: Any, chart: str) -> list[float]:
     widths: list[float] = tab.eval_on_selector_all(
-        f"{chart} .mark-rect path", "bars => bars.map(bar => bar.getBBox().width)"
+        f"{chart} .layer_0_marks path", "bars => bars.map(bar => bar.getBBox().width)"
     )
     return widths
 
@@ -271,7 +267,7 @@ def test_the_map_says_what_the_mouse_is_on(
     browser: Any, address: str, complaints: list[str]
 ) -> None:
     tab = opened(browser, address, complaints)
-    cell = tab.locator("#c-0-map .mark-rect").first.locator("path").nth(1)
+    cell = tab.locator("#c-0-map .layer_0_marks path").nth(1)
     cell.hover()
     assert re.match(r"L\dH\d: effect", tab.locator("#c-0-head").text_content())
     tab.wait_for_selector("#vg-tooltip-element.visible")
@@ -286,7 +282,7 @@ def test_the_map_shows_effect_control_or_selectivity(
 
     def colours() -> list[str]:
         found: list[str] = tab.eval_on_selector_all(
-            "#c-0-map .mark-rect:first-of-type path", "all => all.map(e => e.getAttribute('fill'))"
+            "#c-0-map .layer_0_marks path", "all => all.map(e => e.getAttribute('fill'))"
         )
         return found
 

@@ -101,7 +101,9 @@ def _finding(capability: str, result: Result, *, exact: bool) -> list[str]:
             "**These figures are of a knockout (a scale of zero);** this checkpoint changes the "
             "heads in another way, of which nothing was measured."
         )
-    rows = [(capability, checks.capability, p_value(checks.capability.p_value))]
+    rows: list[tuple[str, Claim, str]] = [
+        (capability, checks.capability, p_value(checks.capability.p_value))
+    ]
     rows += [(name, claim, "control") for name, claim in checks.controls.items()]
     parts.append(
         _table(

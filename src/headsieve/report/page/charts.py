@@ -190,7 +190,7 @@ def knockout_bars(curve: Curve, metric: str, slider: str) -> Spec:
         "transform": [{"filter": "datum.count == toNumber(count)"}],
         "layer": [
             {
-                "mark": {"type": "bar", "cornerRadiusEnd": 2},
+                "mark": {"type": "bar"},
                 "encoding": {
                     "y": y,
                     "x": x,

@@ -228,7 +228,7 @@ def drops(findings: Sequence[Finding]) -> Spec:
         "height": 44 * len(runs),
         "layer": [
             {
-                "mark": {"type": "bar", "cornerRadiusEnd": 2},
+                "mark": {"type": "bar"},
                 "encoding": {
                     "y": y,
                     "yOffset": offset,

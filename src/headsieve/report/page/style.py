@@ -35,8 +35,6 @@ CONFIG: Spec = {
     "background": "transparent",
     # That of the style sheet: widths of texts are measured with it.
     "font": 'system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif',
-    # Each chart is an image with a label of its own, and what it shows is told beside it.
-    "aria": False,
     "view": {"stroke": "transparent"},
     "axis": {
         **_TEXTS,
