@@ -61,7 +61,7 @@ def model_card(
     ]
     if study is not None:
         capability, result = study
-        parts += _finding(capability, result, exact=edit.scale == 0 and not edit.mean)
+        parts += _finding(capability, result, exact=edit.is_knockout)
         parts += [f"![{path}]({path})" for path in figures]
     parts += [
         "## How to repeat",

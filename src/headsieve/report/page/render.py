@@ -270,7 +270,9 @@ def _vega() -> str:
     """Vega, Vega-Lite and vega-embed as one script."""
     import vl_convert
 
-    bundle = vl_convert.javascript_bundle(None, vl_version=_VEGA_LITE)
+    bundle = vl_convert.javascript_bundle(  # type: ignore[call-arg]  # the stub lacks a default
+        vl_version=_VEGA_LITE
+    )
     return bundle.replace("</script", "<\\/script")
 
 
