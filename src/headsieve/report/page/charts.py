@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _LARGEST_STEP = 15
 _TALLEST_MAP = 640
+# More than can be seen; the page of a model with thousands of heads must stay small.
+_DECIMALS = 4
 MEASURES = {
     "effect": "effect on the capability",
     "control": "worst effect on a control",
@@ -45,12 +47,12 @@ def head_rows(result: CapabilityResult, general: Sequence[str]) -> list[dict[str
                 "head": head.head,
                 "layer": head.layer,
                 "index": head.index,
-                "effect": head.effect,
-                "low": head.ci[0],
-                "high": head.ci[1],
-                "selection": head.selection,
-                "control": control,
-                "selectivity": head.effect - min(control or 0.0, 0.0),
+                "effect": round(head.effect, _DECIMALS),
+                "low": round(head.ci[0], _DECIMALS),
+                "high": round(head.ci[1], _DECIMALS),
+                "selection": round(head.selection, _DECIMALS),
+                "control": None if control is None else round(control, _DECIMALS),
+                "selectivity": round(head.effect - min(control or 0.0, 0.0), _DECIMALS),
                 "selected": head.head in result.selected,
                 "words": "; ".join(words) + ".",
             }

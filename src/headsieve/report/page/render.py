@@ -162,7 +162,6 @@ def render_page(
         downloads={
             f"{stem}-heads.csv": _data_uri("text/csv", heads_csv(result.capabilities, general)),
             f"{stem}-heads.json": _data_uri("application/json", heads_json(result, general)),
-            f"{stem}-result.json": _data_uri("application/json", result.to_json()),
         },
     )
 

@@ -232,7 +232,12 @@ def drops(findings: Sequence[Finding]) -> Spec:
                 "encoding": {
                     "y": y,
                     "yOffset": offset,
-                    "x": {"field": "drop", "type": "quantitative", "title": "drop"},
+                    "x": {
+                        "field": "drop",
+                        "type": "quantitative",
+                        "title": "drop",
+                        "axis": {"tickCount": 6},
+                    },
                     "color": {
                         "field": "of",
                         "type": "nominal",
