@@ -105,7 +105,8 @@ def test_a_study_and_its_run_folder(llama: Model) -> None:
         for stem in ("effects.png", "effects.svg", "curve.png", "curve.svg", "curve.csv")
     }
     assert files - {".lock"} == figures | {
-        *("study.toml", "measurements.sqlite", "result.json", "heads.csv")
+        *("study.toml", "measurements.sqlite", "result.json", "heads.csv"),
+        *("heads.json", "report.html"),
     }
     loaded = Study.load("run")
     assert loaded == study

@@ -46,6 +46,9 @@ CONFIGS: dict[str, Callable[..., Any]] = {
         **more,
     ),
     "mistral": lambda **more: transformers.MistralConfig(**_SIZES, sliding_window=_WINDOW, **more),
+    "mixtral": lambda **more: transformers.MixtralConfig(
+        **_SIZES, num_local_experts=4, num_experts_per_tok=2, **more
+    ),
     "gpt2": lambda **more: transformers.GPT2Config(
         n_embd=32, n_inner=48, n_layer=LAYERS, n_head=4, n_positions=512, **more
     ),

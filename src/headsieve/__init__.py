@@ -9,7 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headsieve.compare import compare
     from headsieve.errors import HeadsieveError
+    from headsieve.handover import export
     from headsieve.models.heads import Head
     from headsieve.models.loading import Model, load_model
     from headsieve.scoring import score
@@ -22,6 +24,8 @@ __all__ = [
     "Model",
     "Study",
     "Task",
+    "compare",
+    "export",
     "load_model",
     "load_task",
     "locate",
@@ -34,6 +38,8 @@ _HOMES = {
     "Model": "headsieve.models.loading",
     "Study": "headsieve.study",
     "Task": "headsieve.tasks",
+    "compare": "headsieve.compare",
+    "export": "headsieve.handover",
     "load_model": "headsieve.models.loading",
     "load_task": "headsieve.tasks",
     "locate": "headsieve.study",

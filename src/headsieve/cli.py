@@ -12,6 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from headsieve.cli_results import add_compare, add_export, add_report
 from headsieve.errors import HeadsieveError
 
 if TYPE_CHECKING:
@@ -87,6 +88,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_locate(commands)
     _add_score(commands)
+    add_report(commands)
+    add_compare(commands)
+    add_export(commands)
     _add_heads(commands)
     _add_tasks(commands)
     _add_cache(commands)
@@ -274,16 +278,17 @@ def _locate(options: argparse.Namespace) -> None:
     if options.json:
         print(study.result.to_json(), end="")
     else:
-        _show(tables.summary(study.result, general=study.general, folder=study.folder))
+        show(tables.summary(study.result, general=study.general, folder=study.folder))
 
 
 def _controls(text: str | None) -> list[str] | None:
     if text is None:
         return None
-    return [] if text == "none" else _words(text)
+    return [] if text == "none" else words(text)
 
 
-def _words(text: str) -> list[str]:
+def words(text: str) -> list[str]:
+    """The words of a list that is separated by commas."""
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
@@ -299,7 +304,7 @@ def _score(options: argparse.Namespace) -> None:
         results = score(
             _load(options),
             options.tasks,
-            knockout=None if options.knockout is None else _words(options.knockout),
+            knockout=None if options.knockout is None else words(options.knockout),
             seed=options.seed,
             limit=options.limit,
             batch_size=options.batch_size,
@@ -309,7 +314,7 @@ def _score(options: argparse.Namespace) -> None:
         record = {name: one.model_dump(mode="json") for name, one in results.items()}
         print(json.dumps(record, indent=2))
     else:
-        _show(tables.scores(results))
+        show(tables.scores(results))
 
 
 def _heads(options: argparse.Namespace) -> None:
@@ -319,7 +324,7 @@ def _heads(options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps({"model": model.name, **model.geometry.to_dict()}, indent=2))
     else:
-        _show(tables.heads_table(model.geometry))
+        show(tables.heads_table(model.geometry))
 
 
 def _tasks(options: argparse.Namespace) -> None:
@@ -330,7 +335,7 @@ def _tasks(options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps(rows, indent=2))
     else:
-        _show(tables.tasks_table(rows))
+        show(tables.tasks_table(rows))
 
 
 def _cache(options: argparse.Namespace) -> None:
@@ -351,7 +356,8 @@ def _cache(options: argparse.Namespace) -> None:
         print(f"  {model.folder.name}  {model.bytes / 1e6:.0f} MB")
 
 
-def _show(renderable: Any) -> None:
+def show(renderable: Any) -> None:
+    """Print what rich can render, as wide as the terminal or, in a file, as it needs."""
     from rich.console import Console
 
     console = Console()

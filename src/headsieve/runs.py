@@ -18,6 +18,7 @@ import tomli_w
 
 from headsieve.errors import HeadsieveError
 from headsieve.measure.journal import Journal
+from headsieve.scores import Score
 
 STUDY_FILE = "study.toml"
 JOURNAL_FILE = "measurements.sqlite"
@@ -145,6 +146,25 @@ def open_journal(folder: Path | None, config: Config, *, resume: bool) -> Iterat
     run = contextlib.nullcontext() if folder is None else open_run(folder, config, resume=resume)
     with run as path, contextlib.closing(Journal(path)) as journal:
         yield journal
+
+
+def searched_masks(folder: Path, config: Config) -> dict[str, dict[str, Score]]:
+    """What a study's folder keeps of its search: each task's score under every mask.
+
+    Returns
+    -------
+    dict of str to dict of str to Score
+        By the heads knocked out, separated by commas. Empty where the measurements are no longer
+        there.
+    """
+    path = folder / JOURNAL_FILE
+    if not path.is_file():
+        return {}
+    with contextlib.closing(Journal(path)) as journal:
+        return {
+            name: journal.masks(config.fingerprint, items.partition("-")[0], config.dtype)
+            for name, items in config.items.items()
+        }
 
 
 @contextlib.contextmanager

@@ -19,6 +19,8 @@ from headsieve.progress import Progress
 from headsieve.provenance import describe_model, peak_memory, versions
 from headsieve.report.curve import Curve
 from headsieve.report.figures import file_names, save_figures
+from headsieve.report.heads_file import heads_json
+from headsieve.report.page import study_page
 from headsieve.report.tables import heads_csv, read_general
 from headsieve.results import (
     SCHEMA,
@@ -54,6 +56,8 @@ if TYPE_CHECKING:
 
 _FIGURES = "figures"
 _HEADS_FILE = "heads.csv"
+_HEADS_JSON_FILE = "heads.json"
+_PAGE_FILE = "report.html"
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,7 @@ class Study:
         return self.result.capabilities[capability]
 
     def save(self, folder: Path) -> None:
-        """Write figures, tables and, last, ``result.json`` into a run folder.
+        """Write figures, tables, the page and, last, ``result.json`` into a run folder.
 
         Raises
         ------
@@ -99,7 +103,20 @@ class Study:
         for name, stem in file_names(self.curves).items():
             write_atomically(figures / f"{stem}-curve.csv", self.curves[name].to_csv())
         write_atomically(folder / _HEADS_FILE, heads_csv(self.result.capabilities, self.general))
+        write_atomically(folder / _HEADS_JSON_FILE, heads_json(self.result, self.general))
+        self.write_page(folder)
         write_atomically(folder / RESULT_FILE, self.result.to_json())
+
+    def write_page(self, folder: Path) -> Path:
+        """Write ``report.html`` into the run folder; returns its path.
+
+        Raises
+        ------
+        HeadsieveError
+            If the folder cannot be written.
+        """
+        write_atomically(folder / _PAGE_FILE, study_page(self, folder))
+        return folder / _PAGE_FILE
 
     @classmethod
     def load(cls, folder: Path | str) -> Self:

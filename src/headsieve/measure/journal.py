@@ -93,6 +93,18 @@ class Journal:
         )
         return None if row is None else Score(*(np.frombuffer(blob) for blob in row))
 
+    def masks(self, model: str, items: str, dtype: str) -> dict[str, Score]:
+        """All scores of one item set, by the mask's heads as in `Key`, in order of their names."""
+        try:
+            rows = self._connection.execute(
+                "SELECT mask, log_prob, value, margin FROM measurements"
+                " WHERE model = ? AND items = ? AND dtype = ? AND scoring = ? ORDER BY mask",
+                (model, items, dtype, SCORING_VERSION),
+            ).fetchall()
+        except sqlite3.Error as error:
+            raise self._failure(error) from error
+        return {mask: Score(*(np.frombuffer(blob) for blob in blobs)) for mask, *blobs in rows}
+
     def add(self, entries: Iterable[Entry]) -> None:
         """Keep finished measurements: all of them or, if the process dies, none."""
         rows = [

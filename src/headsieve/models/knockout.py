@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -70,6 +71,100 @@ def knockout(
             handle.remove()
     for hook in hooks:
         hook.check_ever_fired()
+
+
+@dataclass(frozen=True)
+class HeadScaling:
+    """What becomes of one layer's heads: ``output * factor + shift``.
+
+    Attributes
+    ----------
+    layer : LayerHeads
+    factor : Tensor of float32, shape (heads * head_dim,)
+    shift : Tensor of float32, same shape, or None
+    """
+
+    layer: LayerHeads
+    factor: Tensor
+    shift: Tensor | None
+
+
+@contextmanager
+def scaled_heads(hf: nn.Module, scalings: Iterable[HeadScaling]) -> Iterator[None]:
+    """Scale and shift heads' outputs while the context lasts.
+
+    Parameters
+    ----------
+    hf : torch.nn.Module
+        A transformers model.
+    scalings : iterable of HeadScaling
+        One for each layer in which anything changes.
+    """
+
+    def hook(scaling: HeadScaling) -> Any:
+        def change(_module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+            heads: Tensor = args[0]
+            changed = heads * scaling.factor.to(heads)
+            if scaling.shift is not None:
+                changed = changed + scaling.shift.to(heads)
+            return (changed, *args[1:])
+
+        return change
+
+    handles: list[Any] = []
+    try:
+        for scaling in scalings:
+            projection = hf.get_submodule(scaling.layer.projection)
+            handles.append(projection.register_forward_pre_hook(hook(scaling)))
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def mean_outputs(
+    hf: nn.Module, geometry: Geometry, sequences: Iterable[Tensor]
+) -> dict[int, Tensor]:
+    """Mean output of all heads of each layer over every token of some sequences.
+
+    Parameters
+    ----------
+    hf : torch.nn.Module
+        A transformers model.
+    geometry : Geometry
+    sequences : iterable of Tensor of int, shape (1, tokens)
+
+    Returns
+    -------
+    dict of int to Tensor of float32, shape (heads * head_dim,), on the CPU
+        By the number of the layer.
+    """
+    sums = {
+        layer.layer: torch.zeros(layer.heads * layer.head_dim, dtype=torch.float64)
+        for layer in geometry.layers
+    }
+    count = 0
+
+    def hook(layer: LayerHeads) -> Any:
+        def read(_module: nn.Module, args: tuple[Any, ...]) -> None:
+            sums[layer.layer] += args[0].flatten(0, -2).sum(0, dtype=torch.float32).cpu()
+
+        return read
+
+    handles: list[Any] = []
+    try:
+        for layer in geometry.layers:
+            projection = hf.get_submodule(layer.projection)
+            handles.append(projection.register_forward_pre_hook(hook(layer)))
+        device = next(hf.parameters()).device
+        with torch.inference_mode():
+            for tokens in sequences:
+                hf(input_ids=tokens.to(device))
+                count += tokens.shape[1]
+    finally:
+        for handle in handles:
+            handle.remove()
+    return {layer: (total / count).float() for layer, total in sums.items()}
 
 
 def require_unmodified(hf: nn.Module, geometry: Geometry) -> None:

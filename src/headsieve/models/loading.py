@@ -45,6 +45,9 @@ class Model:
     name : str
         What it was loaded as.
     revision : str or None
+    stored_dtype : str or None
+        Floating-point type of the checkpoint it was loaded from, in which an edited one is written
+        again; ``float16`` of a GGUF file, whose own types are no checkpoint's.
     geometry : Geometry
         Where its heads are.
     fingerprint : str
@@ -55,6 +58,7 @@ class Model:
     tokenizer: Any
     name: str
     revision: str | None = None
+    stored_dtype: str | None = None
     geometry: Geometry = field(init=False)
     fingerprint: str = field(init=False)
 
@@ -151,7 +155,7 @@ def load_model(
         source = Path(os.path.expanduser(name))
         if name == DEFAULT_MODEL:
             name = DEFAULT_MODEL_HUB_ID
-    with _quiet():
+    with quiet():
         if source.suffix == ".gguf":
             folder: str | Path = converted(source)
         elif source.is_dir():
@@ -164,7 +168,8 @@ def load_model(
         else:
             folder = name
         hf, tokenizer = _from_pretrained(folder, name, torch_dtype, revision)
-    return Model(hf.to(target), tokenizer, name, revision)
+        stored = "float16" if source.suffix == ".gguf" else _stored_dtype(folder, revision)
+    return Model(hf.to(target), tokenizer, name, revision, stored)
 
 
 def _from_pretrained(
@@ -186,6 +191,13 @@ def _from_pretrained(
             "or no causal language model."
         )
     return hf, tokenizer
+
+
+def _stored_dtype(folder: str | Path, revision: str | None) -> str | None:
+    options: dict[str, Any] = {"revision": revision} if revision else {}
+    config = transformers.AutoConfig.from_pretrained(folder, **options)
+    name = str(config.get_text_config(decoder=True).dtype or config.dtype).removeprefix("torch.")
+    return name if name in DTYPES else None
 
 
 def _check_folder(folder: Path) -> None:
@@ -218,7 +230,7 @@ def _bundled_gguf() -> Path | None:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Without transformers' progress bars and advice, which would drown ours."""
     verbosity = transformers.logging.get_verbosity()
     bars = transformers.logging.is_progress_bar_enabled()

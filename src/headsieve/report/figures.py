@@ -77,7 +77,7 @@ def effect_map(result: CapabilityResult, *, ax: Axes) -> Axes:
     effects = np.full((layers, width), np.nan)
     for head in result.heads:
         effects[head.layer, head.index] = head.effect
-    limit = _colour_limit(result)
+    limit = colour_limit(result)
     mesh = ax.pcolormesh(
         np.arange(width + 1) - 0.5,
         np.arange(layers + 1) - 0.5,
@@ -265,7 +265,7 @@ def _save(figure: Figure, stem: Path) -> list[Path]:
     return [png, svg]
 
 
-def _colour_limit(result: CapabilityResult) -> float:
+def colour_limit(result: CapabilityResult) -> float:
     """The effect at the ends of the colour map.
 
     One head that everything needs can have many times the effect of all others and would leave

@@ -91,7 +91,7 @@ def scores(results: Mapping[str, TaskScore]) -> RenderableType:
     results : mapping of str to TaskScore
     """
     knockout = any(one.knocked_out is not None for one in results.values())
-    table = _table("task", "metric", "items>", "baseline>")
+    table = new_table("task", "metric", "items>", "baseline>")
     if knockout:
         _columns(table, "knocked out>", "drop>")
     _columns(table, "95 % interval>")
@@ -99,7 +99,7 @@ def scores(results: Mapping[str, TaskScore]) -> RenderableType:
         cells = [task, one.metric, str(one.items), number(one.baseline)]
         if one.knocked_out is not None and one.drop is not None:
             cells += [number(one.knocked_out), number(one.drop)]
-        _add(table, [*cells, interval(one.ci)])
+        add_row(table, [*cells, interval(one.ci)])
     return table
 
 
@@ -111,11 +111,11 @@ def tasks_table(records: Iterable[Mapping[str, Any]]) -> RenderableType:
     records : iterable of mapping
         With name, kind, metric, items, accuracy (of the default model, or None), description.
     """
-    table = _table("task", "kind", "metric", "items>", "default\nmodel>", "description")
+    table = new_table("task", "kind", "metric", "items>", "default\nmodel>", "description")
     for one in records:
         accuracy = "" if one["accuracy"] is None else number(one["accuracy"])
         cells = [one["name"], one["kind"], one["metric"], str(one["items"]), accuracy]
-        _add(table, [*cells, one["description"]])
+        add_row(table, [*cells, one["description"]])
     return table
 
 
@@ -130,10 +130,10 @@ def heads_table(geometry: Geometry) -> RenderableType:
     for layer in geometry.layers:
         key = (layer.heads, layer.kv_heads, layer.head_dim, _any_layer(layer))
         groups.setdefault(key, []).append(layer.layer)
-    table = _table("layers", "query\nheads>", "KV\nheads>", "head\nsize>", "output projection")
+    table = new_table("layers", "query\nheads>", "KV\nheads>", "head\nsize>", "output projection")
     table.columns[-1].no_wrap = True  # a long list of layers gives way instead
     for (heads, kv_heads, size, projection), layers in groups.items():
-        _add(table, [ranges(layers), str(heads), str(kv_heads), str(size), projection])
+        add_row(table, [ranges(layers), str(heads), str(kv_heads), str(size), projection])
     lines = [f"{_count(len(geometry), 'head')} in {_count(len(geometry.layers), 'layer')}."]
     if geometry.uncovered:
         lines.append(
@@ -212,22 +212,22 @@ def _capability(
 
 
 def _heads(heads: Iterable[HeadResult]) -> RenderableType:
-    table = _table("head", "effect\n(nats)>", "95 % interval>")
+    table = new_table("head", "effect\n(nats)>", "95 % interval>")
     _columns(table, "selection\nprobability>", "worst control\neffect>")
     for head in heads:
         cells = [number(head.effect), interval(head.ci), number(head.selection)]
         control_effect = "-" if head.control_effect is None else number(head.control_effect)
-        _add(table, [head.head, *cells, control_effect])
+        add_row(table, [head.head, *cells, control_effect])
     return table
 
 
 def _held_out(name: str, result: CapabilityResult) -> RenderableType:
     checks = result.verification
-    table = _table("held out", "items>", "before>", "after>", "drop>", "95 % interval>", "")
-    _add(table, [*_claim(name, checks.capability), p_value(checks.capability.p_value)])
+    table = new_table("held out", "items>", "before>", "after>", "drop>", "95 % interval>", "")
+    add_row(table, [*_claim(name, checks.capability), p_value(checks.capability.p_value)])
     for control, claim in checks.controls.items():
         remark = "control" if claim.metric == "accuracy" else "control, nats"
-        _add(table, [*_claim(control, claim), remark])
+        add_row(table, [*_claim(control, claim), remark])
     return table
 
 
@@ -259,7 +259,8 @@ def _any_layer(layer: LayerHeads) -> str:
     return f"{before}.*.{after}" if before else layer.projection
 
 
-def _table(*headers: str) -> Table:
+def new_table(*headers: str) -> Table:
+    """A table whose numbers are never cut; a header that ends in ``>`` is one of numbers."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
     _columns(table, *headers)
     return table
@@ -278,7 +279,8 @@ def _columns(table: Table, *headers: str) -> None:
         _widen(table.columns[-1], header.removesuffix(">"))
 
 
-def _add(table: Table, cells: Iterable[str]) -> None:
+def add_row(table: Table, cells: Iterable[str]) -> None:
+    """Add a row of texts, in which no markup is looked for."""
     texts = list(cells)
     for column, text in zip(table.columns, texts, strict=True):
         _widen(column, text)

@@ -1,0 +1,153 @@
+"""The commands on what was found: report, compare and export."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from headsieve.errors import HeadsieveError
+
+
+def add_export(commands: Any) -> None:
+    """Add ``headsieve export``."""
+    command = commands.add_parser(
+        "export",
+        help="write an edited checkpoint that plain transformers loads",
+        description="Write a checkpoint without the heads that a study in the folder RUN selected, "
+        "or without those of --knockout, and verify it: loaded again, it must give the logits of "
+        "the model with its heads knocked out.",
+    )
+    command.add_argument("run_folder", nargs="?", type=Path, metavar="RUN")
+    command.add_argument("--to", type=Path, required=True, metavar="DIR", help="a new folder")
+    command.add_argument(
+        "--capability", metavar="NAME", help="of the study; needed if it has several"
+    )
+    command.add_argument(
+        "--model", metavar="M", help="hub id, folder, .gguf file, or smollm2 (of RUN: the study's)"
+    )
+    command.add_argument("--revision", metavar="R", help="branch, tag or commit on the hub")
+    command.add_argument("--knockout", metavar="L13H4,L20H8", help="heads to knock out")
+    command.add_argument(
+        "--scale",
+        type=float,
+        default=0.0,
+        metavar="F",
+        help="factor of the heads' outputs: 0 knocks out, others weaken or amplify (%(default)g)",
+    )
+    command.add_argument(
+        "--mean", action="store_true", help="scale about the heads' mean outputs, not about zero"
+    )
+    command.add_argument(
+        "--dtype",
+        default="auto",
+        metavar="T",
+        help="of the weights: auto (the checkpoint's own; of a .gguf file float16), float32, "
+        "bfloat16 or float16 (%(default)s)",
+    )
+    command.add_argument(
+        "--device", default="auto", metavar="D", help="auto, cpu, cuda, cuda:1, mps (%(default)s)"
+    )
+    command.add_argument(
+        "--push", metavar="REPO", help="also put it into this new, private repository on the hub"
+    )
+    command.add_argument("--json", action="store_true", help="print the result as JSON")
+    command.set_defaults(run=_export)
+
+
+def add_report(commands: Any) -> None:
+    """Add ``headsieve report``."""
+    command = commands.add_parser(
+        "report",
+        help="make the page of finished studies again",
+        description="Write report.html into the folder RUN of each finished study: one page that "
+        "opens in a browser and needs no network.",
+    )
+    command.add_argument("run_folders", nargs="+", type=Path, metavar="RUN")
+    command.set_defaults(run=_report)
+
+
+def _report(options: argparse.Namespace) -> None:
+    from headsieve.study import Study
+
+    for folder in options.run_folders:
+        study = Study.load(folder)
+        assert study.folder is not None
+        print(study.write_page(study.folder))
+
+
+def add_compare(commands: Any) -> None:
+    """Add ``headsieve compare``."""
+    command = commands.add_parser(
+        "compare",
+        help="compare finished studies: models, strategies or seeds",
+        description="Show the studies in the folders RUN side by side: shared heads, agreement of "
+        "rankings, drops and cost.",
+    )
+    command.add_argument("run_folders", nargs="+", type=Path, metavar="RUN")
+    command.add_argument("--page", type=Path, metavar="FILE", help="also write a page, as report")
+    command.add_argument("--json", action="store_true", help="print the comparison as JSON")
+    command.set_defaults(run=_compare)
+
+
+def _compare(options: argparse.Namespace) -> None:
+    from headsieve.cli import show
+    from headsieve.compare import compare
+    from headsieve.report.comparison import comparison_tables
+    from headsieve.report.page import comparison_page
+    from headsieve.runs import write_atomically
+    from headsieve.study import Study
+
+    comparison = compare([Study.load(folder) for folder in options.run_folders])
+    if options.page is not None:
+        write_atomically(options.page, comparison_page(comparison))
+    if options.json:
+        print(json.dumps(comparison.to_dict(), indent=2))
+    else:
+        show(comparison_tables(comparison))
+
+
+def _export(options: argparse.Namespace) -> None:
+    from headsieve.cli import words
+    from headsieve.handover import export
+    from headsieve.models.loading import DEFAULT_MODEL, load_model
+    from headsieve.report.progress import ConsoleProgress
+    from headsieve.study import Study
+
+    study, heads = None, None
+    if (options.run_folder is None) == (options.knockout is None):
+        raise HeadsieveError("Give either the run folder of a study or --knockout with heads.")
+    if options.run_folder is None:
+        heads = words(options.knockout)
+        name, revision, dtype = options.model or DEFAULT_MODEL, options.revision, "auto"
+    elif options.model is not None or options.revision is not None:
+        raise HeadsieveError("A study's own model is exported; leave out --model and --revision.")
+    else:
+        study = Study.load(options.run_folder)
+        # The fingerprint is that of the weights in the study's type.
+        name, revision, dtype = study.config.model, study.config.revision, study.config.dtype
+    with ConsoleProgress() as progress:
+        progress.note(f"Loading {name} ...")
+        done = export(
+            load_model(name, device=options.device, dtype=dtype, revision=revision),
+            options.to,
+            heads=heads,
+            study=study,
+            capability=options.capability,
+            scale=options.scale,
+            mean=options.mean,
+            dtype=options.dtype,
+            push=options.push,
+            progress=progress,
+        )
+    if options.json:
+        print(json.dumps(done.to_dict(), indent=2))
+        return
+    print(f"{done.model} with {', '.join(done.edit.heads)} {done.edit.describe()}, {done.dtype}.")
+    print(
+        f"Loaded again, no logit differs by more than {done.difference:.2g} from the hooked one's."
+    )
+    if done.pushed is not None:
+        print(done.pushed)
+    print(done.folder)

@@ -1,0 +1,207 @@
+"""Several studies side by side: models, strategies or seeds."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from scipy import stats
+
+from headsieve.errors import HeadsieveError
+
+if TYPE_CHECKING:
+    from headsieve.results import CapabilityResult, Interval
+    from headsieve.study import Study
+
+
+@dataclass(frozen=True)
+class ComparedRun:
+    """One of the studies.
+
+    Attributes
+    ----------
+    run : str
+        Its folder.
+    model, fingerprint, strategy : str
+    seed, budget : int
+    evaluations, tokens : int
+        Of the whole study.
+    seconds : float
+    """
+
+    run: str
+    model: str
+    fingerprint: str
+    strategy: str
+    seed: int
+    budget: int
+    evaluations: int
+    tokens: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one study found of a capability, on held-out items.
+
+    Attributes
+    ----------
+    run : str
+    selected : tuple of str
+    metric : str
+    baseline, knocked_out, drop : float
+    ci : tuple of float
+        95 % interval of the drop.
+    worst_control : str or None
+        The control of the largest drop, among those whose metric is accuracy.
+    worst_control_drop : float or None
+    evaluations, control_evaluations : int
+    """
+
+    run: str
+    selected: tuple[str, ...]
+    metric: str
+    baseline: float
+    knocked_out: float
+    drop: float
+    ci: Interval
+    worst_control: str | None
+    worst_control_drop: float | None
+    evaluations: int
+    control_evaluations: int
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How far two studies agree on a capability.
+
+    Attributes
+    ----------
+    runs : tuple of str
+    shared : tuple of str
+        Heads that both selected.
+    either : int
+        Heads that at least one of them selected.
+    rank_agreement : float or None
+        Spearman's rank correlation of the effects of all heads; None where one study has the same
+        effect for all of them.
+    """
+
+    runs: tuple[str, str]
+    shared: tuple[str, ...]
+    either: int
+    rank_agreement: float | None
+
+
+@dataclass(frozen=True)
+class ComparedCapability:
+    """One capability in all studies that have it; studies of models of other shapes do not pair."""
+
+    findings: tuple[Finding, ...]
+    agreements: tuple[Agreement, ...]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Several studies side by side."""
+
+    runs: tuple[ComparedRun, ...]
+    capabilities: dict[str, ComparedCapability]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as plain lists and dictionaries, for JSON."""
+        return asdict(self)
+
+
+def compare(studies: Sequence[Study]) -> Comparison:
+    """Compare finished studies.
+
+    Parameters
+    ----------
+    studies : sequence of Study
+        At least two, read from different run folders.
+
+    Raises
+    ------
+    HeadsieveError
+        If there are fewer than two, one is there twice, or no two share a capability.
+    """
+    by_run = {str(study.folder): study for study in studies}
+    if len(studies) < 2 or len(by_run) < len(studies):
+        raise HeadsieveError("Name at least two different run folders to compare.")
+    names = dict.fromkeys(name for study in studies for name in study.result.capabilities)
+    compared = {}
+    for name in names:
+        found = {
+            run: study[name] for run, study in by_run.items() if name in study.result.capabilities
+        }
+        compared[name] = ComparedCapability(
+            tuple(_finding(run, name, result) for run, result in found.items()),
+            tuple(
+                _agreement(pair, found[pair[0]], found[pair[1]])
+                for pair in itertools.combinations(found, 2)
+                if _heads(found[pair[0]]) == _heads(found[pair[1]])
+            ),
+        )
+    if all(len(one.findings) < 2 for one in compared.values()):
+        raise HeadsieveError(
+            f"These studies have no capability in common; they are of {', '.join(names)}."
+        )
+    return Comparison(tuple(_run(run, study) for run, study in by_run.items()), compared)
+
+
+def _run(run: str, study: Study) -> ComparedRun:
+    config, cost = study.config, study.result.cost
+    return ComparedRun(
+        run=run,
+        model=study.result.model.name,
+        fingerprint=study.result.model.fingerprint,
+        strategy=config.strategy,
+        seed=config.seed,
+        budget=config.budget,
+        evaluations=cost.evaluations,
+        tokens=cost.tokens,
+        seconds=cost.seconds,
+    )
+
+
+def _finding(run: str, name: str, result: CapabilityResult) -> Finding:
+    claim = result.verification.capability
+    drops = {
+        control: one.drop
+        for control, one in result.verification.controls.items()
+        if one.metric == "accuracy"
+    }
+    worst = max(drops, key=drops.__getitem__, default=None)
+    return Finding(
+        run=run,
+        selected=tuple(result.selected),
+        metric=claim.metric,
+        baseline=claim.baseline,
+        knocked_out=claim.knocked_out,
+        drop=claim.drop,
+        ci=claim.ci,
+        worst_control=worst,
+        worst_control_drop=None if worst is None else drops[worst],
+        evaluations=result.evaluations.capability,
+        control_evaluations=result.evaluations.controls,
+    )
+
+
+def _heads(result: CapabilityResult) -> set[str]:
+    return {head.head for head in result.heads}
+
+
+def _agreement(runs: tuple[str, str], one: CapabilityResult, other: CapabilityResult) -> Agreement:
+    effects = {head.head: head.effect for head in other.heads}
+    mine = [head.effect for head in one.heads]
+    theirs = [effects[head.head] for head in one.heads]
+    constant = len(set(mine)) < 2 or len(set(theirs)) < 2
+    return Agreement(
+        runs=runs,
+        shared=tuple(head for head in one.selected if head in other.selected),
+        either=len({*one.selected, *other.selected}),
+        rank_agreement=None if constant else float(stats.spearmanr(mine, theirs).statistic),
+    )

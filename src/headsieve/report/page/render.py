@@ -1,0 +1,279 @@
+"""From a study to the text of ``report.html``."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata, resources
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+
+from headsieve.report import words
+from headsieve.report.figures import file_names
+from headsieve.report.heads_file import heads_json
+from headsieve.report.page import charts, side_by_side
+from headsieve.report.page.style import CONFIG, Spec
+from headsieve.report.tables import heads_csv
+from headsieve.runs import searched_masks
+from headsieve.sensing.linearity import Linearity, linearity
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from headsieve.compare import Comparison
+    from headsieve.report.curve import Curve
+    from headsieve.results import CapabilityResult, Result
+    from headsieve.study import Study
+
+_VEGA_LITE = "6.1"
+# Heads listed beyond those selected; the downloads have all.
+_LISTED = 10
+
+
+@dataclass(frozen=True)
+class _Section:
+    """What the template needs of one capability."""
+
+    name: str
+    anchor: str
+    result: CapabilityResult
+    curve: Curve | None
+    general: Sequence[str]
+    linearity: Linearity | None
+
+    @property
+    def verdict(self) -> str:
+        return words.verdict(self.name, self.result)
+
+    @property
+    def warnings(self) -> list[str]:
+        return words.warnings(self.name, self.result)
+
+    @property
+    def listed(self) -> list[Any]:
+        """Selected heads in their order, then the others of the largest effects."""
+        by_name = {head.head: head for head in self.result.heads}
+        chosen = [by_name[name] for name in self.result.selected]
+        return chosen + [head for head in self.result.heads if head not in chosen][:_LISTED]
+
+    @property
+    def metrics(self) -> list[str]:
+        """Metrics of the curve's tasks, the capability's first."""
+        assert self.curve is not None
+        return list(dict.fromkeys([self.curve.metric[self.name], *self.curve.metric.values()]))
+
+    @property
+    def columns(self) -> int:
+        """Heads of the widest layer."""
+        return 1 + max(head.index for head in self.result.heads)
+
+
+def study_page(study: Study, folder: Path) -> str:
+    """The text of a study's ``report.html``.
+
+    Parameters
+    ----------
+    study : Study
+    folder : Path
+        Its run folder, which holds the measurements.
+    """
+    heads = sorted(
+        next(iter(study.result.capabilities.values())).heads,
+        key=lambda head: (head.layer, head.index),
+    )
+    column = {head.head: number for number, head in enumerate(heads)}
+    linearities = {}
+    kept = searched_masks(folder, study.config)
+    for name in study.result.capabilities:
+        scores = {
+            tuple(column[head] for head in mask.split(",") if head): score.search
+            for mask, score in kept.get(name, {}).items()
+        }
+        found = linearity(scores, len(heads), study.config.seed)
+        if found is not None:
+            linearities[name] = found
+    return render_page(
+        study.result,
+        configuration=study.config.to_toml(),
+        general=study.general,
+        curves=study.curves,
+        linearities=linearities,
+    )
+
+
+def render_page(
+    result: Result,
+    *,
+    configuration: str,
+    general: Mapping[str, Sequence[str]],
+    curves: Mapping[str, Curve],
+    linearities: Mapping[str, Linearity],
+) -> str:
+    """The text of ``report.html``.
+
+    Parameters
+    ----------
+    result : Result
+    configuration : str
+        The text of ``study.toml``.
+    general : mapping of str to sequence of str
+        For each capability the heads that everything needs.
+    curves : mapping of str to Curve
+    linearities : mapping of str to Linearity
+        A capability may lack its own, where measurements are few or no longer there.
+    """
+    anchors = file_names(result.capabilities)
+    sections = [
+        _Section(
+            name,
+            f"c-{number}",
+            found,
+            curves.get(name),
+            general.get(name, ()),
+            linearities.get(name),
+        )
+        for number, (name, found) in enumerate(result.capabilities.items())
+    ]
+    several = len(sections) > 1
+    specs = {"layers": side_by_side.layer_shares(result.capabilities)}
+    if several:
+        specs |= {
+            "matrix": side_by_side.matrix(result.capabilities),
+            "radar": side_by_side.radar(result.capabilities),
+        }
+    for section in sections:
+        specs |= _section_charts(section)
+    stem = "-".join(anchors.values())[:60]
+    return _render(
+        "study.html.j2",
+        specs,
+        result.headsieve,
+        result=result,
+        sections=sections,
+        several=several,
+        overlap=_overlap(sections),
+        tasks=_tasks(sections),
+        configuration=configuration,
+        measures=charts.MEASURES,
+        downloads={
+            f"{stem}-heads.csv": _data_uri("text/csv", heads_csv(result.capabilities, general)),
+            f"{stem}-heads.json": _data_uri("application/json", heads_json(result, general)),
+        },
+    )
+
+
+def comparison_page(comparison: Comparison) -> str:
+    """The text of the page of a comparison.
+
+    Parameters
+    ----------
+    comparison : Comparison
+    """
+    anchors = {name: f"c-{number}" for number, name in enumerate(comparison.capabilities)}
+    specs = {
+        f"{anchor}-drops": side_by_side.drops(comparison.capabilities[name].findings)
+        for name, anchor in anchors.items()
+    }
+    return _render(
+        "comparison.html.j2",
+        specs,
+        metadata.version("headsieve"),
+        comparison=comparison,
+        anchors=anchors,
+        json_uri=_data_uri("application/json", json.dumps(comparison.to_dict(), indent=2)),
+    )
+
+
+def _section_charts(section: _Section) -> dict[str, Spec]:
+    anchor = section.anchor
+    specs = {
+        f"{anchor}-map": charts.effect_map(section.result, section.general, f"#{anchor}-measure")
+    }
+    if section.curve is not None and section.result.selected:
+        specs |= {
+            f"{anchor}-bars-{metric}": charts.knockout_bars(
+                section.curve, metric, f"#{anchor}-count"
+            )
+            for metric in section.metrics
+        }
+    if section.linearity is not None:
+        specs[f"{anchor}-fit"] = charts.fit(section.linearity)
+    return specs
+
+
+def _overlap(sections: Sequence[_Section]) -> list[tuple[str, list[str]]]:
+    """For each head that any capability selected, what it is to each capability."""
+    heads = dict.fromkeys(head for section in sections for head in section.result.selected)
+
+    def role(section: _Section, head: str) -> str:
+        if head in section.result.selected:
+            return "selected"
+        return "general" if head in section.general else ""
+
+    rows = [(head, [role(section, head) for section in sections]) for head in heads]
+    return sorted(rows, key=lambda row: -sum(role == "selected" for role in row[1]))
+
+
+def _tasks(sections: Sequence[_Section]) -> list[str]:
+    return list(
+        dict.fromkeys(
+            task
+            for section in sections
+            for task in (section.name, *section.result.verification.controls)
+        )
+    )
+
+
+def _render(template: str, specs: Mapping[str, Spec], version: str, **content: Any) -> str:
+    """A page with its charts, by the name of its template."""
+    return (
+        _templates()
+        .get_template(template)
+        .render(
+            version=version,
+            style=_file("page.css"),
+            script=_file("page.js"),
+            library=_vega(),
+            # Nothing in it may end the script element that holds it.
+            charts=json.dumps({"config": CONFIG, "specs": specs}).replace("<", "\\u003c"),
+            words=words,
+            **content,
+        )
+    )
+
+
+@cache
+def _templates() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("headsieve.report.page", "."),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters["number"] = words.number
+    environment.filters["interval"] = words.interval
+    return environment
+
+
+def _file(name: str) -> str:
+    return resources.files("headsieve.report.page").joinpath(name).read_text(encoding="utf-8")
+
+
+@cache
+def _vega() -> str:
+    """Vega, Vega-Lite and vega-embed as one script."""
+    import vl_convert
+
+    bundle = vl_convert.javascript_bundle(  # type: ignore[call-arg]  # the stub lacks a default
+        vl_version=_VEGA_LITE
+    )
+    return bundle.replace("</script", "<\\/script")
+
+
+def _data_uri(kind: str, text: str) -> str:
+    return f"data:{kind};charset=utf-8;base64,{base64.b64encode(text.encode()).decode()}"
