@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LassoCV, OrthogonalMatchingPursuitCV, RidgeCV
 
+from efficiency.measures import selectivity
 from efficiency.shapley import kernel_shap, proxy_spex
-from efficiency.simulation import selectivity
 from headsieve.sensing.designs import bernoulli, stratified
 from headsieve.sensing.problem import (
     Answer,

@@ -21,11 +21,11 @@ Ask = Callable[[int, int, int], Masks]
 Decode = Callable[[Masks, FloatArray, int], FloatArray]
 
 
-class Unable(Exception):
+class UnableError(Exception):
     """A method cannot be applied to a problem."""
 
 
-class _Wanted(Exception):
+class _WantedError(Exception):
     """Carries the coalitions out of an approximator."""
 
     def __init__(self, coalitions: NDArray[np.bool_]) -> None:
@@ -49,14 +49,14 @@ def _approximator(name: str) -> tuple[Ask, Decode]:
 
     def ask(heads: int, budget: int, seed: int) -> Masks:
         def learn(coalitions: NDArray[Any]) -> FloatArray:
-            raise _Wanted(np.asarray(coalitions, dtype=bool))
+            raise _WantedError(np.asarray(coalitions, dtype=bool))
 
         try:
             approximate(heads, budget, seed, learn)
-        except _Wanted as wanted:
+        except _WantedError as wanted:
             return ~wanted.coalitions
         except ValueError as error:
-            raise Unable(f"shapiq's {name} cannot take {heads} heads: {error}.") from error
+            raise UnableError(f"shapiq's {name} cannot take {heads} heads: {error}.") from error
         raise AssertionError(f"{name} asked for no coalition.")
 
     def decode(masks: Masks, scores: FloatArray, seed: int) -> FloatArray:

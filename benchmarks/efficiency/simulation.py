@@ -9,18 +9,18 @@ what every head costs alone, without noise.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
+from efficiency.measures import Truth, selectivity
 from headsieve.scores import Score
-from headsieve.sensing.problem import Problem, Question
+from headsieve.sensing.problem import Columns, Masks, Problem, Question, to_masks
 
 FloatArray = NDArray[np.float64]
-Masks = NDArray[np.bool_]
 
 CAPABILITY = "capability"
 CONTROL_LIMIT = 0.05
@@ -86,10 +86,7 @@ CASES: Mapping[str, Case] = {
     "selective": Case(heads=256, controls=5, general=4, items=32, mattering=6, decay=0.8),
     "selective-1024": Case(heads=1024, controls=5, general=6, items=100),
     "backups": Case(heads=512, controls=3, general=3, backups=3, items=500),
-    **{
-        f"growth-{heads}": Case(heads=heads)
-        for heads in (128, 256, 512, 1024, 2048, 4096)
-    },
+    **{f"growth-{heads}": Case(heads=heads) for heads in (128, 256, 512, 1024, 2048, 4096)},
 }
 
 
@@ -107,12 +104,15 @@ class SimulatedModel:
     ----------
     case : Case
     seed : int
+    held_out : bool
+        Whether to answer on other items of the same tasks.
     """
 
-    def __init__(self, case: Case, seed: int) -> None:
+    def __init__(self, case: Case, seed: int, *, held_out: bool = False) -> None:
         self.case = case
         self.seed = seed
         rng = np.random.default_rng([seed, case.heads, case.mattering])
+        items = np.random.default_rng([seed, 1 + held_out])
         tasks = (CAPABILITY, *(f"control {number + 1}" for number in range(case.controls)))
         own = {task: case.mattering if task == CAPABILITY else _CONTROL_HEADS for task in tasks}
         count = sum(own.values()) + case.general + case.backups
@@ -124,16 +124,16 @@ class SimulatedModel:
         self._tasks: dict[str, _Task] = {}
         for task in tasks:
             weights = np.zeros(count)
-            weights[general] = strengths[: case.general] * rng.uniform(0.5, 1.5, case.general)
+            weights[general] = strengths[: case.general] * rng.uniform(0.8, 1.2, case.general)
             mine, places = places[: own[task]], places[own[task] :]
             weights[mine] = strengths[: own[task]]
             if task == CAPABILITY:
                 self._backed = mine[: case.backups]
-            sensitivity = rng.normal(1, _SENSITIVITY_SPREAD, (case.items, count)).clip(0)
+            sensitivity = items.normal(1, _SENSITIVITY_SPREAD, (case.items, count)).clip(0)
             background = rng.exponential(case.background / case.heads, case.heads)
             background[self._planted] = 0
             self._tasks[task] = _Task(
-                rng.normal(_MARGIN, _MARGIN_SPREAD, case.items), sensitivity * weights, background
+                items.normal(_MARGIN, _MARGIN_SPREAD, case.items), sensitivity * weights, background
             )
         self._backups = places
 
@@ -171,6 +171,21 @@ class SimulatedModel:
         singles = np.eye(self.case.heads, dtype=bool)
         return np.array([one.search - base for one in self.scores(task, singles, noisy=False)])
 
+    def truth(self) -> Truth:
+        """What a ranking is held against."""
+        effects = [self.effects(task) for task in self._tasks]
+        return Truth(effects[0], selectivity(effects))
+
+    def held_out_drops(self, chosen: Columns) -> tuple[float, float]:
+        """What a set costs capability and, at most, a control, in accuracy on other items."""
+        other = SimulatedModel(self.case, self.seed, held_out=True)
+        masks = to_masks([(), chosen], self.case.heads)
+        drops = []
+        for task in self._tasks:
+            before, after = other.scores(task, masks, noisy=False)
+            drops.append(before.metric - after.metric)
+        return drops[0], max(drops[1:], default=0.0)
+
     def _margins(self, task: str, masks: Masks) -> FloatArray:
         """Margins without noise, shape (masks, items)."""
         about = self._tasks[task]
@@ -197,14 +212,6 @@ class SimulatedModel:
         return shifts * self.case.noise / _SLOPE
 
 
-def selectivity(effects: Sequence[FloatArray]) -> FloatArray:
-    """Effect on the capability, the first, less the worst effect on a control."""
-    capability, *controls = effects
-    if not controls:
-        return capability
-    return capability - np.minimum(np.min(controls, axis=0), 0)
-
-
-def smooth_share(margins: FloatArray) -> FloatArray:
-    """Accuracy of margins as the search sees it, shape of all but the last axis."""
-    return np.asarray(expit(margins / 0.5).mean(axis=-1))
+def cases() -> dict[str, Callable[[int], SimulatedModel]]:
+    """For each case, what makes its model of a seed."""
+    return {name: partial(SimulatedModel, case) for name, case in CASES.items()}
