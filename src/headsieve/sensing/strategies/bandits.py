@@ -16,6 +16,7 @@ from headsieve.sensing.strategies.recommendation import Recommendation, Search
 
 # What controls lose beyond what they may counts so many times what the capability loses.
 _EXCESS_WEIGHT = 5.0
+_AT_ONCE = 8
 # Share of the spread of rewards that no head explains.
 _NOISE_SHARE = 0.1
 
@@ -23,9 +24,10 @@ _NOISE_SHARE = 0.1
 def greedy(problem: Problem) -> Search:
     """Add to a set, one after the other, the head that makes the best set with those before.
 
-    Every head is tried in every round, on the capability and all controls: as many evaluations a
-    head found as the model has heads. Ends when no head is worth its place, the set is full, or
-    the budget does not reach for another round.
+    Every head is tried in every round: as many evaluations a head found as the model has heads.
+    Controls are measured for the sets that do most to the capability, until no set that is left
+    could be better. Ends when no head is worth its place, the set is full, or the budget does not
+    reach for another round.
 
     Raises
     ------
@@ -46,9 +48,19 @@ def greedy(problem: Problem) -> Search:
         ]
         if len(larger) > ledger.left:
             break
-        yield from ledger.ask(larger, problem.tasks)
-        best = max(larger, key=lambda one: (_value(ledger, one), one))
-        if chosen and _value(ledger, best) <= _value(ledger, chosen):
+        yield from ledger.ask(larger, [problem.capability])
+        reached = _value(ledger, chosen)
+        best = chosen
+        larger.sort(key=lambda one: -worth(ledger, one))
+        for first in range(0, len(larger), _AT_ONCE):
+            promising = larger[first : first + _AT_ONCE]
+            # What controls lose can only make a set worse.
+            if worth(ledger, promising[0]) <= reached:
+                break
+            yield from ledger.ask(promising, list(problem.controls))
+            best = max((best, *promising), key=lambda one: _value(ledger, one))
+            reached = _value(ledger, best)
+        if best == chosen:
             break
         chosen = best
     return _recommendation(ledger, best_set(ledger))
