@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 from efficiency import bank, methods, simulation, tables
-from efficiency.compare import compare
+from efficiency.compare import MakeSubject, compare
 from efficiency.figure import draw
 
 from headsieve.errors import HeadsieveError
@@ -89,7 +89,7 @@ def run(options: argparse.Namespace) -> None:
     real = bank.cases(options.bank)
     if not real:
         left_out.append(f"There is no bank in {options.bank}: the real cases are left out.")
-    cases = {**simulation.cases(), **real}
+    cases: dict[str, MakeSubject] = {**simulation.cases(), **real}
     for line in left_out:
         print(line, file=sys.stderr)
     results = {

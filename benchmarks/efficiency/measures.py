@@ -39,7 +39,8 @@ class Truth:
     def best(self) -> NDArray[np.int64]:
         """The `TOP` most selective heads, fewer where fewer have an effect of note."""
         order = np.argsort(self.selective, kind="stable")[:TOP]
-        return order[self.selective[order] < _OF_NOTE * self.selective[order[0]]]
+        of_note = self.selective[order] < _OF_NOTE * self.selective[order[0]]
+        return np.asarray(order[of_note], dtype=np.int64)
 
     def kept(self, top: Columns) -> float:
         """Share of the effect of the best heads that the chosen ones have."""

@@ -78,7 +78,8 @@ def test_calibration_counts_what_is_covered_and_what_is_false() -> None:
 
 
 def test_errors_are_those_of_a_mean() -> None:
-    assert mean_and_error([1.0, 3.0]) == (2.0, pytest.approx(1.0))
+    mean, error = mean_and_error([1.0, 3.0])
+    assert (mean, error) == pytest.approx((2.0, 1.0))
     assert mean_and_error([1.0, float("nan")]) == (1.0, 0.0)
 
 
