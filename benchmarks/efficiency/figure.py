@@ -56,7 +56,8 @@ def draw(results: Mapping[str, Comparison], path: Path) -> None:
                     label=f"{name}: {more:.1f} a doubling",
                 )
         axis.set(title=f"evaluations for {ENOUGH} kept", xscale="log", xlabel="heads")
-        axis.legend(fontsize=7)
+        if axis.get_legend_handles_labels()[0]:
+            axis.legend(fontsize=7)
     for axis in axes[panels:]:
         axis.set_axis_off()
     axes[0].legend(fontsize=7)
