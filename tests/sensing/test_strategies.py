@@ -59,6 +59,35 @@ def test_the_baselines_find_planted_heads(strategy: str) -> None:
     assert set(found.selected) == set(SELECTIVE)
 
 
+def test_greedy_finds_the_selective_heads_with_every_head_tried_in_every_round() -> None:
+    oracle = Oracle(NEEDS)
+    found = run(STRATEGIES["greedy"], problem(budget=1000, set_size=3), oracle)
+    assert set(found.selected) == set(SELECTIVE)
+    assert found.evaluations == 1 + 60 + 59 + 58
+
+
+def test_greedy_ends_when_no_head_is_worth_its_place() -> None:
+    oracle = Oracle({"skill": [7], "other": GENERAL, "third": []}, nats=6.0)
+    found = run(STRATEGIES["greedy"], problem(budget=1000), oracle)
+    assert found.selected == (7,)
+    assert found.evaluations == 1 + 60 + 59
+
+
+def test_thompson_and_halving_find_a_strong_head_and_pass_over_general_ones() -> None:
+    needs = {"skill": [7, *GENERAL], "other": GENERAL, "third": []}
+    for name in ("thompson", "halving"):
+        found = run(STRATEGIES[name], problem(budget=150), Oracle(needs, nats=2.5))
+        assert found.selected[0] == 7
+        assert not set(found.selected) & set(GENERAL)
+
+
+def test_thompson_measures_sets_of_the_size_to_be_found() -> None:
+    oracle = Oracle(NEEDS)
+    run(STRATEGIES["thompson"], problem(), oracle)
+    sizes = {int(size) for question in oracle.asked for size in question.masks.sum(axis=1)}
+    assert sizes == {0, 5}
+
+
 def test_paper_effects_are_nats_with_intervals_and_say_nothing_of_controls() -> None:
     oracle = Oracle({"skill": SELECTIVE, "other": [], "third": []}, nats=2.5)
     effects = run(STRATEGIES["paper"], problem(budget=120, set_size=3), oracle).effects
@@ -104,7 +133,13 @@ def test_the_same_seed_asks_the_same_whatever_the_global_random_state(strategy: 
 
 
 @pytest.mark.parametrize(
-    ("strategy", "message"), [("adaptive", "too small for the adaptive"), ("exhaustive", "of 61")]
+    ("strategy", "message"),
+    [
+        ("adaptive", "too small for the adaptive"),
+        ("exhaustive", "of 61"),
+        ("greedy", "60 evaluations a head"),
+        ("halving", "a budget of 26"),
+    ],
 )
 def test_too_small_a_budget_is_told(strategy: str, message: str) -> None:
     with pytest.raises(HeadsieveError, match=message):
@@ -112,5 +147,5 @@ def test_too_small_a_budget_is_told(strategy: str, message: str) -> None:
 
 
 def test_an_unknown_strategy_is_told_with_the_known_ones() -> None:
-    with pytest.raises(HeadsieveError, match="use adaptive, exhaustive, paper"):
+    with pytest.raises(HeadsieveError, match="use adaptive, exhaustive, greedy, halving, paper"):
         find_strategy("guess")

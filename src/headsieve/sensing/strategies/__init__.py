@@ -7,20 +7,24 @@ questions, and replaying a journal resumes a search.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 
 from headsieve.errors import HeadsieveError
-from headsieve.sensing.problem import Answer, Problem, Question
+from headsieve.sensing.problem import Problem
 from headsieve.sensing.strategies.adaptive import adaptive
+from headsieve.sensing.strategies.bandits import greedy, halving, thompson
 from headsieve.sensing.strategies.baselines import exhaustive, paper
-from headsieve.sensing.strategies.recommendation import Recommendation
+from headsieve.sensing.strategies.recommendation import Search
 
-Strategy = Callable[[Problem], Generator[Question, Answer, Recommendation]]
+Strategy = Callable[[Problem], Search]
 
 STRATEGIES: dict[str, Strategy] = {
     "adaptive": adaptive,
     "exhaustive": exhaustive,
+    "greedy": greedy,
+    "halving": halving,
     "paper": paper,
+    "thompson": thompson,
 }
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass
 
 from headsieve.sensing.choice import SetCost
-from headsieve.sensing.problem import Columns
+from headsieve.sensing.problem import Answer, Columns, Question
 from headsieve.sensing.recovery import Effects
 
 
@@ -27,3 +28,6 @@ class Recommendation:
     frontier: list[SetCost]
     evaluations: int
     control_evaluations: int
+
+
+Search = Generator[Question, Answer, Recommendation]
