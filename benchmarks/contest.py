@@ -5,9 +5,12 @@ Processes keep the peers' patches of transformers apart, and their memory too.
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
+import os
 import platform
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -72,13 +75,13 @@ class Contest:
     def ratios(self, peer: str) -> NDArray[np.float64]:
         """How many times headsieve's seconds a peer took, one entry a round."""
         own = self.contenders[HEADSIEVE].seconds
-        return np.array(self.contenders[peer].seconds) / np.array(own)
+        return np.divide(self.contenders[peer].seconds, own)
 
     @property
     def utilisation(self) -> NDArray[np.float64]:
         """Share of the matrix peak that headsieve reached, one entry a round."""
         own = self.contenders[HEADSIEVE].seconds
-        return self.needed / np.array(own) / np.array(self.peaks)
+        return self.needed / np.multiply(own, self.peaks)
 
 
 class PeerError(Exception):
@@ -208,6 +211,11 @@ class _Ready:
 
 def _serve(connection: Connection, name: str, work_name: str, dtype: str) -> None:
     """Answer indices of masks with seconds, scores and peak memory until the pipe is closed."""
+    # The parent's standard output is for its report alone, and its standard error for progress.
+    os.dup2(2, 1)
+    os.environ["TQDM_DISABLE"] = "1"
+    logging.disable(logging.WARNING)
+    warnings.simplefilter("ignore")
     try:
         import torch
 

@@ -48,8 +48,8 @@ class CachedPrefix(MaskByMask):
         sums = np.zeros(len(self.work.item_set.sequences))
         length = self.prefix.shape[1]
         hf = self.model.hf
-        with zeroed(self.model, heads):
-            prefix = hf(input_ids=self.prefix, use_cache=True, logits_to_keep=1).past_key_values
+        with zeroed(hf, self.model.geometry, heads):
+            prefix = hf(input_ids=self.prefix, use_cache=True, logits_to_keep=1).cache
             for batch in self.batches:
                 rows = len(batch.numbers)
                 cache = copy.deepcopy(prefix)
@@ -59,7 +59,7 @@ class CachedPrefix(MaskByMask):
                     input_ids=batch.tokens,
                     attention_mask=torch.cat([seen, batch.mask], dim=1),
                     position_ids=length + batch.positions,
-                    past_key_values=cache,
+                    cache=cache,
                     use_cache=True,
                     logits_to_keep=batch.tokens.shape[1] - batch.first_place,
                 )

@@ -16,14 +16,14 @@ from peers.batches import Batch, add_scores, batches
 from works import Work
 
 if TYPE_CHECKING:
-    from headsieve.models.heads import Head
+    from headsieve.models.heads import Geometry, Head
     from headsieve.models.loading import Model
 
 
-def columns_by_layer(model: Model, heads: Iterable[Head]) -> dict[int, list[int]]:
+def columns_by_layer(geometry: Geometry, heads: Iterable[Head]) -> dict[int, list[int]]:
     """Columns of the output projection's input that belong to the heads, by layer."""
     columns: dict[int, list[int]] = defaultdict(list)
-    sizes = {layer.layer: layer.head_dim for layer in model.geometry.layers}
+    sizes = {layer.layer: layer.head_dim for layer in geometry.layers}
     for head in heads:
         size = sizes[head.layer]
         columns[head.layer] += range(head.index * size, (head.index + 1) * size)
@@ -31,11 +31,11 @@ def columns_by_layer(model: Model, heads: Iterable[Head]) -> dict[int, list[int]
 
 
 @contextmanager
-def zeroed(model: Model, heads: Iterable[Head]) -> Iterator[None]:
+def zeroed(hf: torch.nn.Module, geometry: Geometry, heads: Iterable[Head]) -> Iterator[None]:
     """Zero heads by hooks of this module's own, not headsieve's."""
-    projections = {layer.layer: layer.projection for layer in model.geometry.layers}
+    projections = {layer.layer: layer.projection for layer in geometry.layers}
     handles = []
-    for layer, columns in columns_by_layer(model, heads).items():
+    for layer, columns in columns_by_layer(geometry, heads).items():
 
         def zero(
             _module: torch.nn.Module, args: tuple[Any, ...], columns: list[int] = columns
@@ -44,7 +44,7 @@ def zeroed(model: Model, heads: Iterable[Head]) -> Iterator[None]:
             values[..., columns] = 0
             return (values,)
 
-        projection = model.hf.get_submodule(projections[layer])
+        projection = hf.get_submodule(projections[layer])
         handles.append(projection.register_forward_pre_hook(zero))
     try:
         yield
@@ -63,7 +63,7 @@ class Plain(MaskByMask):
     @torch.inference_mode()
     def sums(self, heads: Sequence[Head]) -> NDArray[np.float64]:
         sums = np.zeros(len(self.work.item_set.sequences))
-        with zeroed(self.model, heads):
+        with zeroed(self.model.hf, self.model.geometry, heads):
             for batch in self.batches:
                 self._add(sums, batch)
         return sums
