@@ -91,10 +91,12 @@ class PeerError(Exception):
 class _Worker:
     """A peer in another process."""
 
-    def __init__(self, peer: str, work: str, dtype: str) -> None:
+    def __init__(self, peer: str, work: str, model: str, dtype: str) -> None:
         context = multiprocessing.get_context("spawn")
         self._connection, other = context.Pipe()
-        self._process = context.Process(target=_serve, args=(other, peer, work, dtype), daemon=True)
+        self._process = context.Process(
+            target=_serve, args=(other, peer, work, model, dtype), daemon=True
+        )
         self._process.start()
         other.close()
 
@@ -125,7 +127,9 @@ class _Worker:
         self._process.join()
 
 
-def contest(work: str, peers: Sequence[str], dtype: str, rounds: int, device: str) -> Contest:
+def contest(
+    work: str, peers: Sequence[str], model: str, dtype: str, *, rounds: int, device: str
+) -> Contest:
     """Time headsieve and peers on a work, all of them once a round, in changing order.
 
     Every peer first scores some masks untimed; what it says is compared with what headsieve says,
@@ -136,6 +140,8 @@ def contest(work: str, peers: Sequence[str], dtype: str, rounds: int, device: st
     work : str
         One of `WORKS`.
     peers : sequence of str
+    model : str
+        As `headsieve.load_model` takes it.
     dtype : str
     rounds : int
         With none, only the first scores are compared.
@@ -148,7 +154,7 @@ def contest(work: str, peers: Sequence[str], dtype: str, rounds: int, device: st
         If headsieve itself fails.
     """
     names = [HEADSIEVE, *peers]
-    workers = {name: _Worker(name, work, dtype) for name in names}
+    workers = {name: _Worker(name, work, model, dtype) for name in names}
     left_out: dict[str, str] = {}
     try:
         result = Contest({}, left_out, [], 0.0)
@@ -209,7 +215,7 @@ class _Ready:
     versions: dict[str, str]
 
 
-def _serve(connection: Connection, name: str, work_name: str, dtype: str) -> None:
+def _serve(connection: Connection, name: str, work_name: str, model_name: str, dtype: str) -> None:
     """Answer indices of masks with seconds, scores and peak memory until the pipe is closed."""
     # The parent's standard output is for its report alone, and its standard error for progress.
     os.dup2(2, 1)
@@ -223,7 +229,7 @@ def _serve(connection: Connection, name: str, work_name: str, dtype: str) -> Non
         from headsieve.provenance import peak_memory
 
         kind = load_peer(name)
-        model = hs.load_model(dtype=dtype)
+        model = hs.load_model(model_name, dtype=dtype)
         work = WORKS[work_name](model)
         needed = needed_flops(model, work)
         peer = kind(model, work)

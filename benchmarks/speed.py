@@ -3,7 +3,7 @@
 python benchmarks/speed.py
 python benchmarks/speed.py --works few-shot --peers plain plain-cached-prefix --json
 
-All contenders run in turn, once a round, each in its own process with its own copy of the default
+All contenders run in turn, once a round, each in its own process with its own copy of the
 model; a ratio is a peer's seconds over headsieve's in the same round, and its spread runs from the
 lowest round to the highest. Peers that take one mask after another are timed on three masks a
 round, others in each. Set-up is not timed: loading, and for headsieve choosing how to pack the
@@ -54,6 +54,7 @@ def main() -> int:
         dtypes = list(DTYPES)
     _progress(note)
     report: dict[str, Any] = {
+        "model": options.model,
         "machine": {**place, "matrix_peak": peaks, "note": note},
         "versions": versions(),
         "repeats": options.repeats,
@@ -66,7 +67,14 @@ def main() -> int:
             rounds = options.repeats if dtype in dtypes else 0
             _progress(f"{work}, {dtype} ...")
             try:
-                found[dtype] = contest(work, options.peers, dtype, rounds, place["device"])
+                found[dtype] = contest(
+                    work,
+                    options.peers,
+                    options.model,
+                    dtype,
+                    rounds=rounds,
+                    device=place["device"],
+                )
             except PeerError as error:
                 print(f"headsieve failed on {work} in {dtype}: {error}", file=sys.stderr)
                 return 1
@@ -81,7 +89,7 @@ def main() -> int:
     if options.json:
         print(json.dumps(report, indent=2))
     else:
-        print(f"{place['processor']}, {place['threads']} threads; {note}.")
+        print(f"{options.model}; {place['processor']}, {place['threads']} threads; {note}.")
         print(", ".join(f"{package} {version}" for package, version in report["versions"].items()))
     return 0
 
@@ -92,6 +100,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--works", nargs="+", choices=WORKS, default=list(WORKS))
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))
+    parser.add_argument("--model", default="smollm2", help="default smollm2")
     parser.add_argument("--repeats", type=_at_least_one, default=5, help="rounds (default 5)")
     parser.add_argument("--dtypes", nargs="+", choices=DTYPES, help="default: see above")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")

@@ -65,19 +65,20 @@ def few_shot(model: Model) -> Work:
 
 
 def multiple_choice(model: Model) -> Work:
-    """12 masks of 5 heads, 24 passages with four last words each: the question is shared."""
-    passages = _passages()[:24]
-    words = [word for _passage, word in passages]
+    """12 masks of 5 heads, 24 passages with four endings each: the question is shared."""
+    passages = _passages(2)[:24]
+    endings = [ending for _passage, ending in passages]
     items = []
-    for number, (passage, word) in enumerate(passages):
-        wrong = [other for other in words[number + 1 :] + words[:number] if other != word][:3]
-        items.append(Item(passage, (word, *wrong)))
+    for number, (passage, ending) in enumerate(passages):
+        others = endings[number + 1 :] + endings[:number]
+        wrong = [other for other in others if other != ending][:3]
+        items.append(Item(passage, (ending, *wrong)))
     return _work(model, "choice", "", items, _random_masks(model))
 
 
 def no_prefix(model: Model) -> Work:
     """12 masks of 5 heads, the last words of 24 passages, as in LAMBADA: nothing is shared."""
-    items = [Item(passage, (word,)) for passage, word in _passages()[:24]]
+    items = [Item(passage, (word,)) for passage, word in _passages(1)[:24]]
     return _work(model, "answer", "", items, _random_masks(model))
 
 
@@ -113,9 +114,8 @@ def _random_masks(model: Model, count: int = 12, size: int = 5) -> Masks:
     return masks
 
 
-def _passages() -> list[tuple[str, str]]:
-    """The built-in passages of text in random order, each parted before its last word."""
+def _passages(words: int) -> list[tuple[str, str]]:
+    """The built-in passages of text in random order, each parted before its last words."""
     _prefix, items = load_task("text").examples(SEED)
-    texts = [item.continuations[0].rstrip(".!?") for item in items]
-    parts = [text.rpartition(" ") for text in texts]
-    return [(passage, space + word) for passage, space, word in parts]
+    parts = [item.continuations[0].rstrip(".!?").rsplit(" ", words) for item in items]
+    return [(passage, " " + " ".join(ending)) for passage, *ending in parts]
