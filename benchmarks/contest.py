@@ -243,8 +243,11 @@ def _serve(connection: Connection, name: str, work_name: str, model_name: str, d
             cuda = model.device.type == "cuda"
             memory = torch.cuda.max_memory_allocated() if cuda else peak_memory()
             connection.send((seconds, scores, memory))
-    except (EOFError, KeyboardInterrupt):
+    # The contest is over, one way or another.
+    except (EOFError, BrokenPipeError, KeyboardInterrupt):
         return
+    except ImportError as error:
+        connection.send(PeerError(f"{error} (the dependency group `bench` has it)"))
     # Other people's libraries raise what they like; whatever it is, this peer cannot take part.
     except Exception as error:
         lines = str(error).strip().splitlines()

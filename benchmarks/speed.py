@@ -3,9 +3,9 @@
 python benchmarks/speed.py
 python benchmarks/speed.py --works few-shot --peers plain plain-cached-prefix --json
 
-All contenders run in turn, once a round, each in its own process with its own copy of the
-model; a ratio is a peer's seconds over headsieve's in the same round, and its spread runs from the
-lowest round to the highest. Peers that take one mask after another are timed on three masks a
+All contenders run in turn, once a round, each in its own process with its own copy of the model; a
+ratio is a peer's seconds over headsieve's in the same round, and its spread runs from the lowest
+round to the highest. Peers that take one mask after another are timed on three masks a
 round, others in each. Set-up is not timed: loading, and for headsieve choosing how to pack the
 items and keeping the unmodified model's hidden states. Scores are compared in every round;
 `agrees` is about float32.
