@@ -59,7 +59,10 @@ AXES = {
 
 
 def main() -> None:
-    options = _parser().parse_args()
+    parser = _parser()
+    options = parser.parse_args()
+    if options.repeats < 1:
+        parser.error("--repeats must be at least 1")
     report: dict[str, Any] = {
         "model": f"Llama, random weights, hidden size 128, 4 heads a layer, {VOCABULARY} tokens",
         "base": asdict(Size()),
