@@ -5,12 +5,10 @@ Processes keep the peers' patches of transformers apart, and their memory too.
 
 from __future__ import annotations
 
-import logging
 import multiprocessing
 import os
 import platform
 import time
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -217,11 +215,10 @@ class _Ready:
 
 def _serve(connection: Connection, name: str, work_name: str, model_name: str, dtype: str) -> None:
     """Answer indices of masks with seconds, scores and peak memory until the pipe is closed."""
-    # The parent's standard output is for its report alone, and its standard error for progress.
-    os.dup2(2, 1)
-    os.environ["TQDM_DISABLE"] = "1"
-    logging.disable(logging.WARNING)
-    warnings.simplefilter("ignore")
+    # What libraries print is not for the parent's standard output, nor progress bars for anyone.
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
     try:
         import torch
 

@@ -46,7 +46,7 @@ def main() -> int:
     peaks = {dtype: matrix_peak(dtype, place["device"]) for dtype in DTYPES}
     dtypes = options.dtypes or ["float32"]
     slower = peaks["bfloat16"] <= peaks["float32"]
-    rates = " and ".join(f"{peak / 1e9:.0f} in {dtype}" for dtype, peak in peaks.items())
+    rates = " and ".join(f"{peak / 1e9:.3g} in {dtype}" for dtype, peak in peaks.items())
     note = f"matrix products reach {rates} (GFLOP/s)"
     if slower:
         note += ", so bfloat16 figures of this machine say nothing of others"
