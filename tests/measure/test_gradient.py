@@ -9,7 +9,7 @@ import torch
 from headsieve.measure.items import ItemSet
 from headsieve.measure.journal import Journal
 from headsieve.measure.measurer import Measurer
-from headsieve.models.gates import gates
+from headsieve.models.knockout import gates
 from headsieve.models.loading import Model
 from tests.measure.test_measurer import SHORT
 from tests.tiny import CONFIGS, count_hooks, tiny_model

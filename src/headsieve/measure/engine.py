@@ -11,8 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from headsieve.measure.packing import Row
-from headsieve.models.gates import gates
-from headsieve.models.knockout import knockout
+from headsieve.models.knockout import gates, knockout
 from headsieve.models.reentry import enter_at, record_layer_inputs
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -52,12 +52,12 @@ def knockout(
         `masks`, or if no forward pass ran at all.
     """
     masks = np.atleast_2d(np.asarray(masks, dtype=bool))
-    hooks = _layer_hooks(hf, geometry, masks)
+    hooks = _layer_hooks(hf, geometry, masks, allow_mute=allow_mute)
     handles: list[Any] = []
 
     def check(_module: nn.Module, _args: object, output: object) -> None:
         for hook in hooks:
-            hook.check(allow_mute=allow_mute)
+            hook.check()
 
     try:
         for hook in hooks:
@@ -80,8 +80,8 @@ class HeadScaling:
     Attributes
     ----------
     layer : LayerHeads
-    factor : Tensor of float32, shape (heads * head_dim,)
-    shift : Tensor of float32, same shape, or None
+    factor : Tensor of float32, shape (heads * head_dim,) or (rows, 1, heads * head_dim)
+    shift : Tensor of float32, shape (heads * head_dim,), or None
     """
 
     layer: LayerHeads
@@ -120,6 +120,28 @@ def scaled_heads(hf: nn.Module, scalings: Iterable[HeadScaling]) -> Iterator[Non
     finally:
         for handle in handles:
             handle.remove()
+
+
+def gates(hf: nn.Module, geometry: Geometry, values: Tensor) -> AbstractContextManager[None]:
+    """Multiply every head's output by its gate while the context lasts; gradients flow through.
+
+    Parameters
+    ----------
+    hf : torch.nn.Module
+        A transformers model.
+    geometry : Geometry
+    values : Tensor, shape (rows, heads)
+        One leaves a head alone, zero is a knockout. One row for every row of the batches that run
+        inside.
+    """
+    parts = values.split([layer.heads for layer in geometry.layers], dim=1)
+    return scaled_heads(
+        hf,
+        [
+            HeadScaling(layer, part.repeat_interleave(layer.head_dim, dim=1).unsqueeze(1), None)
+            for layer, part in zip(geometry.layers, parts, strict=True)
+        ],
+    )
 
 
 def mean_outputs(
@@ -184,7 +206,9 @@ def require_unmodified(hf: nn.Module, geometry: Geometry) -> None:
             )
 
 
-def _layer_hooks(hf: nn.Module, geometry: Geometry, masks: NDArray[np.bool_]) -> list[_LayerHook]:
+def _layer_hooks(
+    hf: nn.Module, geometry: Geometry, masks: NDArray[np.bool_], *, allow_mute: bool
+) -> list[_LayerHook]:
     if masks.shape[1] != len(geometry):
         raise HeadsieveError(
             f"A mask has {masks.shape[1]} entries but the model has {len(geometry)} heads."
@@ -196,16 +220,18 @@ def _layer_hooks(hf: nn.Module, geometry: Geometry, masks: NDArray[np.bool_]) ->
         first += layer.heads
         if rows.any():
             device = next(hf.get_submodule(layer.projection).parameters()).device
-            hooks.append(_LayerHook(layer, torch.from_numpy(rows.copy()).to(device)))
+            rows_there = torch.from_numpy(rows.copy()).to(device)
+            hooks.append(_LayerHook(layer, rows_there, allow_mute=allow_mute))
     return hooks
 
 
 class _LayerHook:
     """Zeroes one layer's masked heads and remembers that it did."""
 
-    def __init__(self, layer: LayerHeads, masks: Tensor) -> None:
+    def __init__(self, layer: LayerHeads, masks: Tensor, *, allow_mute: bool) -> None:
         self.layer = layer
         self.masks = masks
+        self.allow_mute = allow_mute
         # (rows, 1, width) against activations of (batch, positions, width).
         self.columns = masks.repeat_interleave(layer.head_dim, dim=1).unsqueeze(1)
         self.passes = 0
@@ -228,11 +254,12 @@ class _LayerHook:
                 f"The batch has {heads.shape[0]} rows but there are {columns.shape[0]} masks."
             )
         self.fired = True
-        # Stays on the device: whether anything was there to zero is asked once a forward pass.
-        self.something = (heads * columns).abs().amax(dim=tuple(range(1, heads.dim())))
+        if not self.allow_mute:
+            # Stays on the device: whether anything was there to zero is asked once a forward pass.
+            self.something = (heads * columns).abs().amax(dim=tuple(range(1, heads.dim())))
         return (heads.masked_fill(columns, 0), *args[1:])
 
-    def check(self, *, allow_mute: bool) -> None:
+    def check(self) -> None:
         """Raise unless the forward pass that just ended came through here and lost something."""
         if not self.fired:
             raise KnockoutError(
@@ -241,10 +268,11 @@ class _LayerHook:
             )
         self.fired = False
         self.passes += 1
-        assert self.something is not None
+        if self.something is None:
+            return
         masks = self.masks.expand(len(self.something), -1)
         mute = masks[self.something == 0].any(dim=0)
-        if not allow_mute and bool(mute.any()):
+        if bool(mute.any()):
             names = ", ".join(
                 str(Head(self.layer.layer, index)) for index in mute.nonzero().flatten().tolist()
             )
