@@ -18,7 +18,6 @@ from pathlib import Path
 from efficiency import bank, methods, simulation, tables
 from efficiency.compare import MakeSubject, compare
 from efficiency.figure import draw
-
 from headsieve.errors import HeadsieveError
 
 BUDGETS = (30, 45, 60, 80, 100, 150, 200)

@@ -133,7 +133,7 @@ def _add_locate(commands: Any) -> None:
         "--strategy",
         default="adaptive",
         metavar="NAME",
-        help="adaptive, paper or exhaustive (%(default)s)",
+        help="adaptive, or to compare: paper, exhaustive, greedy, halving, thompson (%(default)s)",
     )
     command.add_argument(
         "--out", type=Path, metavar="DIR", help="run folder (default: runs/CAPABILITY)"

@@ -182,7 +182,7 @@ def locate(
     max_control_drop : float
         How much accuracy a chosen set may cost any control on search items (plain text: as many
         nats a token).
-    strategy : {"adaptive", "paper", "exhaustive"}
+    strategy : {"adaptive", "paper", "exhaustive", "greedy", "halving", "thompson"}
     seed : int
         Of the split of items, the masks and the resampling.
     limit : int, optional

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from efficiency import bank, simulation
 from efficiency.compare import answered, compare
 from efficiency.measures import Truth, calibrate, mean_and_error
 from efficiency.methods import available
 from efficiency.simulation import CAPABILITY, Case, SimulatedModel
-from sample_efficiency import main
-
 from headsieve.scores import Score
 from headsieve.sensing import recovery
 from headsieve.sensing.problem import Masks, Question, to_masks
 from headsieve.sensing.recovery import Effects
+from sample_efficiency import main
 
 SMALL = Case(heads=40, mattering=5, controls=2, general=2, backups=1, items=20, strongest=6.0)
 

@@ -134,7 +134,7 @@ def gates(hf: nn.Module, geometry: Geometry, values: Tensor) -> AbstractContextM
         One leaves a head alone, zero is a knockout. One row for every row of the batches that run
         inside.
     """
-    parts = values.split([layer.heads for layer in geometry.layers], dim=1)
+    parts = torch.split(values, [layer.heads for layer in geometry.layers], dim=1)
     return scaled_heads(
         hf,
         [
