@@ -11,7 +11,7 @@ help: ## Show these targets
 
 demo: $(INSTALLED) ## Find the heads behind antonyms in SmolLM2-135M, on a CPU
 	rm -rf runs/demo
-	.venv/bin/headsieve locate antonym --budget 60 --seed 0 --out runs/demo
+	.venv/bin/headsieve locate antonym --budget 50 --seed 0 --out runs/demo
 
 test: $(INSTALLED) ## Run the tests
 	.venv/bin/pytest
