@@ -32,6 +32,7 @@ CONFIG = Config(
     heads=5,
     max_control_drop=0.05,
     strategy="adaptive",
+    prior="none",
     seed=0,
     limit=None,
     batch_size="auto",
@@ -244,8 +245,8 @@ def test_the_command_holds_every_option() -> None:
     config = dataclasses.replace(CONFIG, model="my model", revision="main", limit=8)
     assert config.command == (
         "headsieve locate antonym --model 'my model' --revision main --controls copying,text "
-        "--budget 100 --heads 5 --max-control-drop 0.05 --strategy adaptive --seed 0 --limit 8 "
-        "--device cpu --dtype float32 --batch-size auto"
+        "--budget 100 --heads 5 --max-control-drop 0.05 --strategy adaptive --prior none "
+        "--seed 0 --limit 8 --device cpu --dtype float32 --batch-size auto"
     )
     assert "--controls none" in dataclasses.replace(CONFIG, controls=()).command
 

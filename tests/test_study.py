@@ -309,6 +309,23 @@ def test_the_other_strategies(llama: Model, strategy: str, budget: int, spent: i
     assert Study.load("run") == study
 
 
+def test_gradients_are_counted_and_not_computed_twice(llama: Model) -> None:
+    counting = Counting()
+    found = find(llama, out="run", prior="gradient", progress=counting)
+    evaluations = found["skill"].evaluations
+    with sqlite3.connect("run/measurements.sqlite") as connection:
+        searched = "SELECT COUNT(*) FROM measurements WHERE task LIKE '% search'"
+        ((measured,),) = connection.execute(searched)
+        ((gradients,),) = connection.execute("SELECT COUNT(*) FROM gradients")
+    assert gradients == 2
+    assert evaluations.capability + evaluations.controls == measured + 3 * gradients
+    again = find(llama, out="run", resume=True, prior="gradient", progress=(resumed := Counting()))
+    assert resumed.made == 0
+    assert lasting(again.result) == lasting(found.result)
+    with pytest.raises(HeadsieveError, match="There is no prior 'magic'; use none or gradient"):
+        find(llama, prior="magic")
+
+
 def test_no_controls(llama: Model) -> None:
     study = find(llama, controls=[])
     assert study["skill"].verification.controls == {}

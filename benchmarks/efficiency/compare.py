@@ -11,7 +11,7 @@ from efficiency.measures import Calibration, Run, Truth, calibrate
 from efficiency.methods import Method, Ranking
 from efficiency.shapley import UnableError
 from headsieve.errors import HeadsieveError
-from headsieve.sensing.problem import Answer, Columns, Problem, Question
+from headsieve.sensing.problem import Answer, Columns, GradientQuestion, Problem, Question
 
 # Methods that need as many evaluations as they need, whatever the budget: so many times the heads.
 _ROUNDS = {"exhaustive": 1, "greedy": 5}
@@ -97,6 +97,8 @@ def answered(method: Method, problem: Problem, subject: Subject) -> Ranking:
     try:
         question = next(search)
         while True:
+            if isinstance(question, GradientQuestion):
+                raise UnableError("Gradients are not kept.")
             question = search.send(subject.answer(question))
     except StopIteration as end:
         ranking: Ranking = end.value

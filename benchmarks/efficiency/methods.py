@@ -23,11 +23,11 @@ from efficiency.shapley import kernel_shap, proxy_spex
 from headsieve.sensing.designs import bernoulli, stratified
 from headsieve.sensing.problem import (
     Answer,
+    AnyQuestion,
     Columns,
     Ledger,
     Masks,
     Problem,
-    Question,
     to_masks,
     to_sets,
 )
@@ -59,14 +59,14 @@ class Ranking:
     selected: Columns
 
 
-Method = Callable[[Problem], Generator[Question, Answer, Ranking]]
+Method = Callable[[Problem], Generator[AnyQuestion, Answer, Ranking]]
 Decoder = Callable[[Masks, FloatArray], FloatArray]
 
 
 def by_strategy(strategy: Strategy, *, own_order: bool = False) -> Method:
     """A strategy of headsieve; by its own order, or by the selectivity that it estimates."""
 
-    def method(problem: Problem) -> Generator[Question, Answer, Ranking]:
+    def method(problem: Problem) -> Generator[AnyQuestion, Answer, Ranking]:
         found = yield from strategy(problem)
         selective = found.effects.effect - np.fmin(np.nan_to_num(found.effects.control_effect), 0)
         order = [int(head) for head in np.argsort(selective, kind="stable")]
@@ -85,7 +85,7 @@ def by_decoding(
 ) -> Method:
     """All of the budget in random masks of one density, decoded from the search score."""
 
-    def method(problem: Problem) -> Generator[Question, Answer, Ranking]:
+    def method(problem: Problem) -> Generator[AnyQuestion, Answer, Ranking]:
         rng = np.random.default_rng(problem.seed)
         masks = design(problem.budget, problem.heads, density, rng)
         ledger = Ledger(problem)
@@ -105,7 +105,7 @@ def by_coalitions(
 ) -> Method:
     """Coalitions that an approximator of shapiq asks for, and the values that it makes of them."""
 
-    def method(problem: Problem) -> Generator[Question, Answer, Ranking]:
+    def method(problem: Problem) -> Generator[AnyQuestion, Answer, Ranking]:
         masks = ask(problem.heads, problem.budget, problem.seed)
         sets = to_sets(masks)
         ledger = Ledger(problem)
@@ -126,7 +126,7 @@ def ranked(effects: list[FloatArray], problem: Problem, evaluations: int) -> Ran
     return Ranking(top, evaluations, None, top)
 
 
-def at_random(problem: Problem) -> Generator[Question, Answer, Ranking]:
+def at_random(problem: Problem) -> Generator[AnyQuestion, Answer, Ranking]:
     """Single knockouts of heads drawn at random, as many as the budget allows."""
     rng = np.random.default_rng(problem.seed)
     tried = rng.permutation(problem.heads)[: problem.budget - 1]

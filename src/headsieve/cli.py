@@ -136,6 +136,13 @@ def _add_locate(commands: Any) -> None:
         help="adaptive, or to compare: paper, exhaustive, greedy, halving, thompson (%(default)s)",
     )
     command.add_argument(
+        "--prior",
+        default="none",
+        metavar="P",
+        help="gradient lets gradients guide the adaptive search, for three evaluations "
+        "(%(default)s)",
+    )
+    command.add_argument(
         "--out", type=Path, metavar="DIR", help="run folder (default: runs/CAPABILITY)"
     )
     command.add_argument("--resume", action="store_true", help="continue the study in the folder")
@@ -267,6 +274,7 @@ def _locate(options: argparse.Namespace) -> None:
             heads=options.heads,
             max_control_drop=options.max_control_drop,
             strategy=options.strategy,
+            prior=options.prior,
             seed=options.seed,
             limit=options.limit,
             batch_size=options.batch_size,

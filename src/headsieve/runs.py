@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import filelock
 import tomli_w
@@ -19,6 +19,7 @@ import tomli_w
 from headsieve.errors import HeadsieveError
 from headsieve.measure.journal import Journal
 from headsieve.scores import Score
+from headsieve.sensing.problem import Prior
 
 STUDY_FILE = "study.toml"
 JOURNAL_FILE = "measurements.sqlite"
@@ -45,6 +46,7 @@ class Config:
         Heads in a set, at most.
     max_control_drop : float
     strategy : str
+    prior : {"none", "gradient"}
     seed : int
     limit : int or None
     batch_size : int or "auto"
@@ -65,6 +67,7 @@ class Config:
     heads: int
     max_control_drop: float
     strategy: str
+    prior: Prior
     seed: int
     limit: int | None
     batch_size: int | str
@@ -79,6 +82,10 @@ class Config:
             (
                 0 <= self.max_control_drop <= 1,
                 f"The largest control drop must be from 0 to 1, not {self.max_control_drop}.",
+            ),
+            (
+                self.prior in get_args(Prior),
+                f"There is no prior {self.prior!r}; use {' or '.join(get_args(Prior))}.",
             ),
             (self.seed >= 0, f"The seed must be 0 or more, not {self.seed}."),
             (
@@ -105,7 +112,8 @@ class Config:
             If it is not the configuration of a study.
         """
         try:
-            values: dict[str, Any] = {"revision": None, "limit": None} | tomllib.loads(text)
+            values: dict[str, Any] = {"revision": None, "limit": None, "prior": "none"}
+            values |= tomllib.loads(text)
             for name in ("capabilities", "controls"):
                 values[name] = tuple(values[name])
             values["items"] = dict(values["items"])
@@ -124,7 +132,7 @@ class Config:
         words += ["--controls", ",".join(self.controls) or "none"]
         words += ["--budget", str(self.budget), "--heads", str(self.heads)]
         words += ["--max-control-drop", str(self.max_control_drop)]
-        words += ["--strategy", self.strategy, "--seed", str(self.seed)]
+        words += ["--strategy", self.strategy, "--prior", self.prior, "--seed", str(self.seed)]
         if self.limit is not None:
             words += ["--limit", str(self.limit)]
         words += ["--device", self.device, "--dtype", self.dtype]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
@@ -40,11 +40,9 @@ from headsieve.runs import (
     run_folder,
     write_atomically,
 )
-from headsieve.scores import Score
-from headsieve.sensing.problem import Columns, Masks, Problem, to_masks
+from headsieve.sensing.problem import Columns, Prior, Problem, to_masks
 from headsieve.sensing.recovery import Effects
-from headsieve.sensing.strategies import Strategy, find_strategy
-from headsieve.sensing.strategies.recommendation import Recommendation
+from headsieve.sensing.strategies import Strategy, find_strategy, search
 from headsieve.tasks.selection import select_tasks
 from headsieve.verify import RANDOM_SETS, mean_interval, verify
 from headsieve.workbench import Workbench, split_tasks, task_words
@@ -157,6 +155,7 @@ def locate(
     heads: int = 5,
     max_control_drop: float = 0.05,
     strategy: str = "adaptive",
+    prior: Prior = "none",
     seed: int = 0,
     limit: int | None = None,
     batch_size: int | Literal["auto"] = "auto",
@@ -183,6 +182,8 @@ def locate(
         How much accuracy a chosen set may cost any control on search items (plain text: as many
         nats a token).
     strategy : {"adaptive", "paper", "exhaustive", "greedy", "halving", "thompson"}
+    prior : {"none", "gradient"}
+        Whether gradients may guide the adaptive search, at the price of three evaluations.
     seed : int
         Of the split of items, the masks and the resampling.
     limit : int, optional
@@ -207,7 +208,7 @@ def locate(
         If anything that was asked for cannot be done.
     """
     progress = progress or Progress()
-    search = find_strategy(strategy)
+    searcher = find_strategy(strategy)
     if heads > len(model.geometry):
         raise HeadsieveError(
             f"The model has {len(model.geometry)} heads; a set of {heads} cannot be found in it."
@@ -228,6 +229,7 @@ def locate(
         heads=heads,
         max_control_drop=max_control_drop,
         strategy=strategy,
+        prior=prior,
         seed=seed,
         limit=limit,
         batch_size=batch_size,
@@ -253,9 +255,9 @@ def locate(
         )
         for name in named:
             # A strategy refuses what it cannot do at its first question, before anything is run.
-            next(search(_problem(bench, config, name)))
+            next(searcher(_problem(bench, config, name)))
         bench.check_baselines(force=force)
-        located = {name: _locate(bench, config, name, search) for name in named}
+        located = {name: _locate(bench, config, name, searcher) for name in named}
         study = _study(bench, config, located, folder)
         if folder is not None:
             study.save(folder)
@@ -275,7 +277,7 @@ def _locate(bench: Workbench, config: Config, capability: str, strategy: Strateg
     """Search for one capability's heads, verify them, and measure them one after the other."""
     problem = _problem(bench, config, capability)
     bench.progress.stage(f"Searching {capability}", config.budget * len(problem.tasks))
-    found = _search(strategy, problem, bench.search)
+    found = search(strategy, problem, bench.answer)
 
     masks_verified = 2 + max(len(found.selected) - 1, 0)
     bench.progress.stage(
@@ -314,21 +316,8 @@ def _problem(bench: Workbench, config: Config, capability: str) -> Problem:
         set_size=config.heads,
         seed=config.seed,
         in_nats=in_nats,
+        prior=config.prior,
     )
-
-
-def _search(
-    strategy: Strategy, problem: Problem, measure: Callable[[Masks, str], list[Score]]
-) -> Recommendation:
-    """Answer a strategy's questions until it recommends a set."""
-    search = strategy(problem)
-    try:
-        question = next(search)
-        while True:
-            question = search.send({task: measure(question.masks, task) for task in question.tasks})
-    except StopIteration as stop:
-        found: Recommendation = stop.value
-        return found
 
 
 def _curve(

@@ -15,7 +15,7 @@ from headsieve.measure.journal import Journal
 from headsieve.measure.measurer import Measurer
 from headsieve.progress import Progress
 from headsieve.scores import Score
-from headsieve.sensing.problem import Masks
+from headsieve.sensing.problem import Answer, AnyQuestion, GradientQuestion, Masks
 from headsieve.tasks import Task
 
 if TYPE_CHECKING:
@@ -125,6 +125,12 @@ class Workbench:
     def held_out(self, masks: Masks, task: str) -> list[Score]:
         """Scores on held-out items, one a mask."""
         return self._measurer.measure(masks, f"{task} held-out")
+
+    def answer(self, question: AnyQuestion) -> Answer:
+        """Measure what a strategy asks for, on search items."""
+        if isinstance(question, GradientQuestion):
+            return {task: self._measurer.gradient(f"{task} search") for task in question.tasks}
+        return {task: self.search(question.masks, task) for task in question.tasks}
 
     def check_baselines(self, *, force: bool) -> None:
         """Refuse capabilities that the model hardly has, and tell of controls that cannot fall.

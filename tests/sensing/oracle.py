@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headsieve.scores import Score
-from headsieve.sensing.problem import Problem, Question
-from headsieve.sensing.strategies import Strategy
+from headsieve.sensing.problem import Answer, AnyQuestion, GradientQuestion, Problem, Question
+from headsieve.sensing.strategies import Strategy, search
 from headsieve.sensing.strategies.recommendation import Recommendation
 
 ITEMS = 40
@@ -29,13 +29,23 @@ class Oracle:
     needs: Mapping[str, Sequence[int]]
     nats: float = 1.2
     background: float = 0.01
+    heads: int = 60
     asked: list[Question] = field(default_factory=list)
+    slopes_asked: int = 0
 
-    def answer(self, question: Question) -> dict[str, list[Score]]:
+    def answer(self, question: AnyQuestion) -> Answer:
+        if isinstance(question, GradientQuestion):
+            self.slopes_asked += 1
+            return {task: self._slopes(task) for task in question.tasks}
         self.asked.append(question)
         return {
             task: [self._score(task, mask) for mask in question.masks] for task in question.tasks
         }
+
+    def _slopes(self, task: str) -> NDArray[np.float64]:
+        heads = np.arange(self.heads)
+        closed = [self._score(task, heads == head).search for head in heads]
+        return self._score(task, heads < 0).search - np.array(closed)
 
     def _score(self, task: str, mask: NDArray[np.bool_]) -> Score:
         sensitivity = np.random.default_rng(len(task)).uniform(0.4, 1.6, (ITEMS, mask.size))
@@ -50,11 +60,4 @@ class Oracle:
 
 def run(strategy: Strategy, problem: Problem, oracle: Oracle) -> Recommendation:
     """Let a strategy ask until it recommends."""
-    search = strategy(problem)
-    try:
-        question = next(search)
-        while True:
-            question = search.send(oracle.answer(question))
-    except StopIteration as end:
-        recommendation: Recommendation = end.value
-        return recommendation
+    return search(strategy, problem, oracle.answer)

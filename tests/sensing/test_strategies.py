@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from headsieve.errors import HeadsieveError
-from headsieve.sensing.problem import Problem, Question
+from headsieve.sensing.problem import Answer, AnyQuestion, Problem
 from headsieve.sensing.strategies import STRATEGIES, find_strategy
 from tests.sensing.oracle import GENERAL, SELECTIVE, Oracle, run
 
@@ -25,6 +26,18 @@ def test_adaptive_finds_the_selective_heads_and_no_general_one(seed: int) -> Non
     assert set(SELECTIVE) <= set(found.selected)
     assert not {*GENERAL, 11} & set(found.selected)
     assert found.frontier[-1].drop > 0.7
+
+
+def test_gradients_lead_to_the_selective_heads_with_fewer_evaluations() -> None:
+    few = replace(problem(budget=30), prior="gradient")
+    oracle = Oracle(NEEDS)
+    found = run(STRATEGIES["adaptive"], few, oracle)
+    assert set(SELECTIVE) <= set(found.selected)
+    assert oracle.slopes_asked == 1
+    assert found.evaluations == oracle.evaluations("skill") + 3 <= 30
+    assert found.control_evaluations == sum(
+        oracle.evaluations(task) + 3 for task in ("other", "third")
+    )
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -114,7 +127,7 @@ def test_paper_masks_are_its_own() -> None:
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_the_same_seed_asks_the_same_whatever_the_global_random_state(strategy: str) -> None:
     class Reseeding(Oracle):
-        def answer(self, question: Question):  # type: ignore[no-untyped-def]  # as its base
+        def answer(self, question: AnyQuestion) -> Answer:
             number = len(self.asked) + 100
             random.seed(number)
             np.random.seed(number)

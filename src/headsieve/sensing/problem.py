@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headsieve.scores import Score
+from headsieve.scores import GRADIENT_COST, Score
 
 Masks = NDArray[np.bool_]
 Columns = tuple[int, ...]
+Prior = Literal["none", "gradient"]
 
 # A nat that the right answers lose counts as much as this share of the capability.
 SHARE_PER_NAT = 0.1
@@ -35,6 +37,8 @@ class Problem:
     seed : int
     in_nats : frozenset of str
         Tasks whose metric is a log-probability, not an accuracy.
+    prior : {"none", "gradient"}
+        Whether the search may ask for gradients to begin with.
     """
 
     heads: int
@@ -44,6 +48,7 @@ class Problem:
     set_size: int
     seed: int
     in_nats: frozenset[str] = frozenset()
+    prior: Prior = "none"
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -59,7 +64,19 @@ class Question:
     tasks: tuple[str, ...]
 
 
-Answer = Mapping[str, Sequence[Score]]
+@dataclass(frozen=True)
+class GradientQuestion:
+    """The gradient of each task's search score with respect to a gate on every head.
+
+    Of the unmodified model. It costs `GRADIENT_COST` evaluations.
+    """
+
+    tasks: tuple[str, ...]
+
+
+AnyQuestion = Question | GradientQuestion
+# For each task, a score a mask, or to a `GradientQuestion` the gradient, shape (heads,).
+Answer = Mapping[str, Sequence[Score] | NDArray[np.float64]]
 
 
 @dataclass
@@ -72,10 +89,13 @@ class Ledger:
     scores : dict
         For each task, the score of each set of heads (ascending columns; ``()`` for the
         unmodified model).
+    gradients : dict
+        For each task that it was asked for, the gradient of the search score.
     """
 
     problem: Problem
     scores: dict[str, dict[Columns, Score]] = field(init=False)
+    gradients: dict[str, NDArray[np.float64]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.scores = {task: {} for task in self.problem.tasks}
@@ -92,12 +112,20 @@ class Ledger:
             if not unknown:
                 continue
             answer = yield Question(to_masks(unknown, self.problem.heads), (task,))
-            self.scores[task].update(zip(unknown, answer[task], strict=True))
+            scores = cast(Sequence[Score], answer[task])
+            self.scores[task].update(zip(unknown, scores, strict=True))
+
+    def ask_gradients(self) -> Generator[GradientQuestion, Answer, None]:
+        """Ask for the gradients of all tasks, and note the answer."""
+        answer = yield GradientQuestion(self.problem.tasks)
+        for task in self.problem.tasks:
+            self.gradients[task] = cast(NDArray[np.float64], answer[task])
 
     @property
     def spent(self) -> int:
         """Evaluations of the capability so far."""
-        return len(self.scores[self.problem.capability])
+        capability = self.problem.capability
+        return len(self.scores[capability]) + GRADIENT_COST * (capability in self.gradients)
 
     @property
     def left(self) -> int:
@@ -107,7 +135,10 @@ class Ledger:
     @property
     def control_evaluations(self) -> int:
         """Evaluations of controls so far."""
-        return sum(len(self.scores[task]) for task in self.problem.controls)
+        return sum(
+            len(self.scores[task]) + GRADIENT_COST * (task in self.gradients)
+            for task in self.problem.controls
+        )
 
     def drop(self, task: str, chosen: Columns) -> float:
         """How much a measured set costs a task: in smooth accuracy, or in nats for `in_nats`.

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headsieve.errors import HeadsieveError
-from headsieve.sensing.problem import Problem
+from headsieve.sensing.problem import Answer, AnyQuestion, Problem
 from headsieve.sensing.strategies.adaptive import adaptive
 from headsieve.sensing.strategies.bandits import greedy, halving, thompson
 from headsieve.sensing.strategies.baselines import exhaustive, paper
-from headsieve.sensing.strategies.recommendation import Search
+from headsieve.sensing.strategies.recommendation import Recommendation, Search
 
 Strategy = Callable[[Problem], Search]
 
@@ -26,6 +26,20 @@ STRATEGIES: dict[str, Strategy] = {
     "paper": paper,
     "thompson": thompson,
 }
+
+
+def search(
+    strategy: Strategy, problem: Problem, answer: Callable[[AnyQuestion], Answer]
+) -> Recommendation:
+    """Answer a strategy's questions until it recommends a set."""
+    asking = strategy(problem)
+    try:
+        question = next(asking)
+        while True:
+            question = asking.send(answer(question))
+    except StopIteration as end:
+        found: Recommendation = end.value
+        return found
 
 
 def find_strategy(name: str) -> Strategy:

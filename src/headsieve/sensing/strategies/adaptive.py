@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from headsieve.errors import HeadsieveError
+from headsieve.scores import GRADIENT_COST
 from headsieve.sensing.choice import SHARE_PER_HEAD, best_set, frontier, worth
 from headsieve.sensing.designs import stratified
 from headsieve.sensing.problem import (
     SHARE_PER_NAT,
-    Answer,
     Columns,
     Ledger,
     Problem,
-    Question,
     to_sets,
 )
 from headsieve.sensing.recovery import FloatArray, decode, estimate, floored, smooth
-from headsieve.sensing.strategies.recommendation import Recommendation
+from headsieve.sensing.strategies.recommendation import Recommendation, Search, Step
 
 PILOT_DENSITIES = (0.02, 0.04, 0.08)
 PILOT_MASKS = 2
@@ -42,16 +41,15 @@ _EXCESS_WEIGHT = 5.0
 # A set is measured if it promises to take this share of the capability more than the best one.
 _SMALLEST_GAIN = 0.005
 
-Search = Generator[Question, Answer, Recommendation]
-Step = Generator[Question, Answer, None]
-
 
 def adaptive(problem: Problem) -> Search:
     """Find a selective set of heads inside one budget of evaluations.
 
     1. Measure the unmodified model, and two random masks at each of three densities.
+       With a gradient prior, also gradients with respect to gates on all heads.
     2. Screen at the density whose masks hurt but do not destroy, on the capability and controls.
-    3. Decode effects with the Lasso, and knock out the most promising heads one by one.
+    3. Decode effects with the Lasso, and knock out the most promising heads one by one; with a
+       gradient prior every other one is the most promising by gradients.
     4. Build sets from the best, one head at a time, keeping a beam of the best sets; where nothing
        promises a gain, try what further heads add to the best set. Controls are measured only for
        sets that do enough to the capability.
@@ -63,14 +61,17 @@ def adaptive(problem: Problem) -> Search:
     HeadsieveError
         If the budget is too small for all stages.
     """
-    if problem.budget < SMALLEST_BUDGET:
+    needed = SMALLEST_BUDGET + (GRADIENT_COST if problem.prior == "gradient" else 0)
+    if problem.budget < needed:
         raise HeadsieveError(
             f"A budget of {problem.budget} is too small for the adaptive search, whose pilot and "
-            f"later stages need {SMALLEST_BUDGET}; raise --budget."
+            f"later stages need {needed}; raise --budget."
         )
     rng = np.random.default_rng(problem.seed)
     ledger = Ledger(problem)
     yield from ledger.ask([()], problem.tasks)
+    if problem.prior == "gradient":
+        yield from ledger.ask_gradients()
     yield from _screen(ledger, rng)
     yield from _singles(ledger)
     yield from _sets(ledger)
@@ -121,31 +122,45 @@ def _singles(ledger: Ledger) -> Step:
 
 
 def _candidates(ledger: Ledger) -> list[Columns]:
-    """Heads not yet knocked out alone, the most selective by what is known so far first."""
-    order = np.argsort(_selectivity(ledger), kind="stable")
+    """Heads not yet knocked out alone, the most selective by what is known so far first.
+
+    Random masks show best the heads that much depends on, gradients those whose effect does not
+    saturate: where both are known, the best by either take turns.
+    """
+    rankings = [_ranking(ledger, _decoded(ledger))]
+    if ledger.gradients:
+        foretold = {task: _scaled(-slope) for task, slope in ledger.gradients.items()}
+        rankings.insert(0, _ranking(ledger, foretold))
     measured = {chosen for chosen in ledger.complete() if len(chosen) == 1}
-    return [(int(head),) for head in order if (int(head),) not in measured]
+    in_turn = dict.fromkeys((head,) for heads in zip(*rankings, strict=True) for head in heads)
+    return [chosen for chosen in in_turn if chosen not in measured]
 
 
-def _selectivity(ledger: Ledger) -> FloatArray:
-    """Effect on the capability less the mean effect on controls, for every head.
+def _ranking(ledger: Ledger, effects: Mapping[str, FloatArray]) -> list[int]:
+    """Heads by their effect on the capability less the mean effect on controls, best first.
 
-    Effects are decoded from the search score and from the smooth accuracy, each in units of its
-    spread, and added: the one sees what makes wrong answers worse, the other what flips them. The
-    mean over controls is less noisy than the worst of so many decoded effects.
+    The mean over controls is less noisy than the worst of so many estimated effects.
     """
     problem = ledger.problem
-    effects = {
+    effect = effects[problem.capability]
+    if problem.controls:
+        shared = np.mean([effects[task] for task in problem.controls], axis=0)
+        effect = np.asarray(effect - np.minimum(shared, 0))
+    return [int(head) for head in np.argsort(effect, kind="stable")]
+
+
+def _decoded(ledger: Ledger) -> dict[str, FloatArray]:
+    """Effects of all heads on each task, decoded from the masks so far.
+
+    From the search score and from the smooth accuracy, each in units of its spread, and added: the
+    one sees what makes wrong answers worse, the other what flips them.
+    """
+    return {
         task: np.sum(
             [_scaled(decode(ledger, task, scores)) for scores in (floored, smooth)], axis=0
         )
-        for task in problem.tasks
+        for task in ledger.problem.tasks
     }
-    effect: FloatArray = effects[problem.capability]
-    if not problem.controls:
-        return effect
-    shared: FloatArray = np.mean([effects[task] for task in problem.controls], axis=0)
-    return np.asarray(effect - np.minimum(shared, 0))
 
 
 def _scaled(effects: FloatArray) -> FloatArray:

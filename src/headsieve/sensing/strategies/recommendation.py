@@ -6,7 +6,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 
 from headsieve.sensing.choice import SetCost
-from headsieve.sensing.problem import Answer, Columns, Question
+from headsieve.sensing.problem import Answer, AnyQuestion, Columns
 from headsieve.sensing.recovery import Effects
 
 
@@ -30,4 +30,5 @@ class Recommendation:
     control_evaluations: int
 
 
-Search = Generator[Question, Answer, Recommendation]
+Search = Generator[AnyQuestion, Answer, Recommendation]
+Step = Generator[AnyQuestion, Answer, None]
