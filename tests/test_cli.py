@@ -149,7 +149,7 @@ def test_task_files_that_are_no_text(run: Run) -> None:
         ([*LOCATE, "--controls", "skill.json"], "skill.json was named twice"),
         (["locate", "antonym", "antonym"], "antonym was named twice"),
         (["score", "text", "text"], "text was named twice"),
-        ([*LOCATE, "--strategy", "magic"], "no strategy 'magic'; use adaptive, exhaustive, greedy"),
+        ([*LOCATE, "--strategy", "magic"], "no strategy 'magic'; use adaptive, attribution"),
         ([*LOCATE, "--budget", "12"], "A budget of 12 is too small"),
         ([*LOCATE, "--budget", "0"], "budget must be at least 1, not 0"),
         ([*LOCATE, "--budget", "many"], "argument --budget: invalid int value: 'many'"),

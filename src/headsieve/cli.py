@@ -133,7 +133,8 @@ def _add_locate(commands: Any) -> None:
         "--strategy",
         default="adaptive",
         metavar="NAME",
-        help="adaptive, or to compare: paper, exhaustive, greedy, halving, thompson (%(default)s)",
+        help="adaptive, or to compare: paper, exhaustive, attribution, greedy, halving, thompson "
+        "(%(default)s)",
     )
     command.add_argument(
         "--prior",

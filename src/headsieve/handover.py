@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headsieve.errors import HeadsieveError
+from headsieve.errors import HeadsieveError, first_line
 from headsieve.models.export import Edit, save_edited
 from headsieve.models.knockout import require_unmodified
 from headsieve.models.loading import DEFAULT_MODEL, DEFAULT_MODEL_HUB_ID, DTYPES
@@ -254,8 +254,7 @@ def _push(folder: Path, repository: str, progress: Progress) -> str:
         address = api.create_repo(repository, private=True, exist_ok=False)
         api.upload_folder(repo_id=address.repo_id, folder_path=folder)
     except Exception as error:  # the hub's client raises whatever its transport raises
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise HeadsieveError(
-            f"{folder} was written, but not uploaded to {repository}: {reason}"
+            f"{folder} was written, but not uploaded to {repository}: {first_line(error)}"
         ) from error
     return str(address)

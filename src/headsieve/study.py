@@ -181,7 +181,7 @@ def locate(
     max_control_drop : float
         How much accuracy a chosen set may cost any control on search items (plain text: as many
         nats a token).
-    strategy : {"adaptive", "paper", "exhaustive", "greedy", "halving", "thompson"}
+    strategy : {"adaptive", "attribution", "exhaustive", "greedy", "halving", "paper", "thompson"}
     prior : {"none", "gradient"}
         Whether gradients may guide the adaptive search, at the price of three evaluations.
     seed : int

@@ -13,13 +13,14 @@ from headsieve.errors import HeadsieveError
 from headsieve.sensing.problem import Answer, AnyQuestion, Problem
 from headsieve.sensing.strategies.adaptive import adaptive
 from headsieve.sensing.strategies.bandits import greedy, halving, thompson
-from headsieve.sensing.strategies.baselines import exhaustive, paper
+from headsieve.sensing.strategies.baselines import attribution, exhaustive, paper
 from headsieve.sensing.strategies.recommendation import Recommendation, Search
 
 Strategy = Callable[[Problem], Search]
 
 STRATEGIES: dict[str, Strategy] = {
     "adaptive": adaptive,
+    "attribution": attribution,
     "exhaustive": exhaustive,
     "greedy": greedy,
     "halving": halving,

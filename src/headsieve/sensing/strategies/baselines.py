@@ -1,22 +1,20 @@
-"""Strategies to compare with: the paper's recipe and exhaustive search."""
+"""Strategies to compare with: the paper's recipe, exhaustive search, attribution."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from headsieve.errors import HeadsieveError
-from headsieve.scores import Score
+from headsieve.scores import GRADIENT_COST, Score
 from headsieve.sensing.choice import frontier
 from headsieve.sensing.designs import stratified
 from headsieve.sensing.problem import (
-    Answer,
     Columns,
     Ledger,
     Masks,
     Problem,
-    Question,
     to_masks,
     to_sets,
 )
@@ -29,12 +27,12 @@ from headsieve.sensing.recovery import (
     percentile_interval,
     resamplings,
 )
-from headsieve.sensing.strategies.recommendation import Recommendation
+from headsieve.sensing.strategies.recommendation import Recommendation, Search
 
 PAPER_DENSITY = 0.02
 
 
-def paper(problem: Problem) -> Generator[Question, Answer, Recommendation]:
+def paper(problem: Problem) -> Search:
     """The recipe of arXiv 2603.03335: random masks of 2 %, the Lasso on z-scored accuracies.
 
     The whole budget goes into one stratified design. The most negative coefficients are the
@@ -91,7 +89,7 @@ def _paper_effects(
     )
 
 
-def exhaustive(problem: Problem) -> Generator[Question, Answer, Recommendation]:
+def exhaustive(problem: Problem) -> Search:
     """Every head alone, on the capability and all controls; the most selective are the set.
 
     A head's selectivity is its effect on the capability less its worst effect on a control.
@@ -109,8 +107,44 @@ def exhaustive(problem: Problem) -> Generator[Question, Answer, Recommendation]:
         )
     ledger = Ledger(problem)
     yield from ledger.ask([(), *((head,) for head in range(problem.heads))], problem.tasks)
+    return _most_selective(ledger)
+
+
+def attribution(problem: Problem) -> Search:
+    """Heads that gradients point at, confirmed by knocking them out one by one.
+
+    The gradient of the search score with respect to a gate on each head foretells, to first order,
+    what closing the gate costs (attribution patching with zeros in place of another run; Nanda,
+    *Attribution Patching*, 2023). The budget that is left goes into single knockouts of the heads
+    that look most selective, and the most selective of these are the set.
+
+    Raises
+    ------
+    HeadsieveError
+        If the budget is smaller than the gradient, the unmodified model and one head.
+    """
+    needed = GRADIENT_COST + 2
+    if problem.budget < needed:
+        raise HeadsieveError(
+            f"Attribution needs a budget of {needed}: {GRADIENT_COST} evaluations for the "
+            "gradient, one of the unmodified model and one of a head; "
+            f"{problem.budget} were given."
+        )
+    ledger = Ledger(problem)
+    yield from ledger.ask([()], problem.tasks)
+    yield from ledger.ask_gradients()
+    foretold = np.array([-ledger.gradients[task] for task in problem.tasks])
+    worst = foretold[1:].min(axis=0, initial=0)
+    best = np.argsort(foretold[0] - worst, kind="stable")[: ledger.left]
+    yield from ledger.ask([(int(head),) for head in best], problem.tasks)
+    return _most_selective(ledger)
+
+
+def _most_selective(ledger: Ledger) -> Recommendation:
+    """The heads of most effect on the capability less their worst effect on a control."""
+    problem = ledger.problem
     effects = estimate(ledger, np.random.default_rng(problem.seed))
-    selectivity = effects.effect - np.fmin(effects.control_effect, 0)
+    selectivity = effects.effect - np.fmin(np.nan_to_num(effects.control_effect), 0)
     best = np.argsort(selectivity, kind="stable")[: problem.set_size]
     return Recommendation(
         selected=tuple(int(head) for head in best if selectivity[head] < 0),
