@@ -144,17 +144,19 @@ class Workbench:
         nothing = np.zeros((1, len(self.model.geometry)), dtype=bool)
         for name, task in self.tasks.items():
             score = self.search(nothing, name)[0]
-            if task.kind == "text" or _clearly_above_chance(score, task.chance):
+            least = task.chance + _ABOVE_CHANCE
+            if task.kind == "text" or (lower := _lower_end(score)) >= least:
                 continue
             what = (
                 f"{name}: the model's accuracy is {score.metric:.2f} on {len(score.value)} search "
-                f"items, not clearly above chance ({task.chance:.2f})"
+                f"items, not clearly above chance (its 95 % interval begins at {lower:.2f} and "
+                f"should at {least:.2f})"
             )
             if name not in self.capabilities:
                 self.progress.note(f"Control {what}, so it can show little harm.")
             elif not force:
                 raise HeadsieveError(
-                    f"{what}, so there is nothing to localize; choose another capability or use "
+                    f"{what}, so there is too little to localize; choose another capability or use "
                     "--force."
                 )
         for exact, shortcut in (
@@ -168,7 +170,8 @@ class Workbench:
                 )
 
 
-def _clearly_above_chance(score: Score, chance: float) -> bool:
+def _lower_end(score: Score) -> float:
+    """Lower end of the accuracy's 95 % interval (Wilson)."""
     right = int(score.value.sum())
     interval = stats.binomtest(right, len(score.value)).proportion_ci(method="wilson")
-    return bool(interval.low >= chance + _ABOVE_CHANCE)
+    return float(interval.low)
