@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headsieve.cli import main
-from headsieve.compare import compare
+from headsieve.comparison import compare
 from headsieve.errors import HeadsieveError
 from headsieve.report.page import comparison_page
 from headsieve.runs import STUDY_FILE

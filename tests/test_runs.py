@@ -218,6 +218,7 @@ _configs = st.builds(
     heads=st.integers(1, 100),
     max_control_drop=st.floats(0, 1),
     strategy=_text,
+    prior=st.just("none"),
     seed=st.integers(0, 2**31),
     limit=st.none() | st.integers(5, 100),
     batch_size=st.just("auto") | st.integers(1, 100),

@@ -10,12 +10,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+import headsieve as hs
 from headsieve.errors import HeadsieveError
 from headsieve.measure.items import ItemSet, tokenize
 from headsieve.models.loading import Model, load_model
@@ -279,7 +281,7 @@ def test_a_killed_study_goes_on(llama: Model) -> None:
 
 
 def test_a_capability_that_the_model_lacks_is_refused(llama: Model) -> None:
-    with pytest.raises(HeadsieveError, match=r"skill: .*not clearly above chance .* should at 0\.60"):
+    with pytest.raises(HeadsieveError, match=r"not clearly above chance .* should at 0\.60"):
         find(llama, force=False, out="run")
     # What was measured is kept, and goes on when forced.
     counting = Counting()
@@ -324,6 +326,38 @@ def test_gradients_are_counted_and_not_computed_twice(llama: Model) -> None:
     assert lasting(again.result) == lasting(found.result)
     with pytest.raises(HeadsieveError, match="There is no prior 'magic'; use none or gradient"):
         find(llama, prior="magic")
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("result.json", '"selected": [', '"selected": ["L9H9", '),
+        ("result.json", '"effect": -', '"effect": NaN, "x": -'),
+        ("heads.csv", "role", "rule"),
+        ("study.toml", "budget", "buudget"),
+        ("figures/skill-curve.csv", "value", "valour"),
+        ("figures/skill-curve.csv", "skill", "other"),
+    ],
+)
+def test_a_damaged_run_folder_is_named(llama: Model, file: str, old: str, new: str) -> None:
+    find(llama, out="run")
+    path = Path("run") / file
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(HeadsieveError, match="run"):
+        Study.load("run")
+
+
+def test_public_names_stay_what_they_are() -> None:
+    for name in hs.__all__:
+        assert getattr(hs, name) is getattr(hs, name)
+        assert not isinstance(getattr(hs, name), ModuleType)
+
+
+@pytest.mark.parametrize("strategy", ["exhaustive", "greedy", "paper"])
+def test_only_the_adaptive_strategy_takes_a_prior(llama: Model, strategy: str) -> None:
+    with pytest.raises(HeadsieveError, match=f"The strategy {strategy} takes no prior"):
+        find(llama, strategy=strategy, prior="gradient")
 
 
 def test_no_controls(llama: Model) -> None:

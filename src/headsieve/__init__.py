@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headsieve.compare import compare
+    from headsieve.comparison import compare
     from headsieve.errors import HeadsieveError
     from headsieve.handover import export
     from headsieve.models.heads import Head
@@ -38,7 +38,7 @@ _HOMES = {
     "Model": "headsieve.models.loading",
     "Study": "headsieve.study",
     "Task": "headsieve.tasks",
-    "compare": "headsieve.compare",
+    "compare": "headsieve.comparison",
     "export": "headsieve.handover",
     "load_model": "headsieve.models.loading",
     "load_task": "headsieve.tasks",

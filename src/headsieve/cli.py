@@ -42,7 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.run(options)
         finally:
             # When the interpreter ends it is too late to say that output cannot be written.
-            sys.stdout.flush()
+            if sys.stdout is not None:
+                sys.stdout.flush()
     except HeadsieveError as error:
         print(f"headsieve: {error}", file=sys.stderr)
         return _USAGE_ERROR
@@ -126,8 +127,8 @@ def _add_locate(commands: Any) -> None:
         type=float,
         default=0.05,
         metavar="F",
-        help="accuracy that a set may cost any control; plain text: as many nats a token "
-        "(%(default)s)",
+        help="smooth accuracy that a set may cost any control on search items, beyond one standard "
+        "error; plain text: as many nats a token (%(default)s)",
     )
     command.add_argument(
         "--strategy",

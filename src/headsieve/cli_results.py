@@ -93,7 +93,7 @@ def add_compare(commands: Any) -> None:
 
 def _compare(options: argparse.Namespace) -> None:
     from headsieve.cli import show
-    from headsieve.compare import compare
+    from headsieve.comparison import compare
     from headsieve.report.comparison import comparison_tables
     from headsieve.report.page import comparison_page
     from headsieve.runs import write_atomically
@@ -145,9 +145,7 @@ def _export(options: argparse.Namespace) -> None:
         print(json.dumps(done.to_dict(), indent=2))
         return
     print(f"{done.model} with {', '.join(done.edit.heads)} {done.edit.describe()}, {done.dtype}.")
-    print(
-        f"Loaded again, no logit differs by more than {done.difference:.2g} from the hooked one's."
-    )
+    print(f"Loaded again; logits differ by at most {done.difference:.2g} from the hooked model's.")
     if done.pushed is not None:
         print(done.pushed)
     print(done.folder)

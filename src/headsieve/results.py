@@ -5,9 +5,9 @@ Numbers are not rounded. A change that breaks a reader raises `SCHEMA`.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 SCHEMA = 1
 
@@ -15,7 +15,7 @@ Interval = tuple[float, float]
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class ModelInfo(_Part):
@@ -48,8 +48,8 @@ class HeadResult(_Part):
     """
 
     head: str
-    layer: int
-    index: int
+    layer: int = Field(ge=0)
+    index: int = Field(ge=0)
     effect: float
     ci: Interval
     selection: float
@@ -124,11 +124,17 @@ class Verification(_Part):
 class CapabilityResult(_Part):
     """One capability: its heads, best first, the set chosen among them and its verification."""
 
-    heads: list[HeadResult]
+    heads: list[HeadResult] = Field(min_length=1)
     selected: list[str]
     frontier: list[FrontierPoint]
     evaluations: Evaluations
     verification: Verification
+
+    @model_validator(mode="after")
+    def _selected_are_heads(self) -> Self:
+        if not set(self.selected) <= {head.head for head in self.heads}:
+            raise ValueError("a selected head is not among the heads")
+        return self
 
 
 class Cost(_Part):
@@ -143,7 +149,9 @@ class Cost(_Part):
 class Result(_Part):
     """A whole study."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, populate_by_name=True
+    )
 
     schema_: Literal[1] = Field(alias="schema")
     headsieve: str
@@ -151,7 +159,7 @@ class Result(_Part):
     seed: int
     command: str
     model: ModelInfo
-    capabilities: dict[str, CapabilityResult]
+    capabilities: dict[str, CapabilityResult] = Field(min_length=1)
     cost: Cost
     versions: dict[str, str]
 

@@ -87,6 +87,10 @@ class Config:
                 self.prior in get_args(Prior),
                 f"There is no prior {self.prior!r}; use {' or '.join(get_args(Prior))}.",
             ),
+            (
+                self.prior == "none" or self.strategy == "adaptive",
+                f"The strategy {self.strategy} takes no prior; only adaptive does.",
+            ),
             (self.seed >= 0, f"The seed must be 0 or more, not {self.seed}."),
             (
                 self.limit is None or self.limit >= SMALLEST_LIMIT,
@@ -280,7 +284,8 @@ def read_text(path: Path) -> str:
         If it is no UTF-8.
     """
     try:
-        return path.read_text(encoding="utf-8")
+        # Line ends as they are: a table's cells may hold any.
+        return path.read_bytes().decode("utf-8")
     except UnicodeDecodeError:
         raise HeadsieveError(f"{path} is not UTF-8 text.") from None
 
@@ -295,11 +300,18 @@ def write_atomically(path: Path, text: str) -> None:
     """
     unfinished: Path | None = None
     try:
+        content = text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise HeadsieveError(
+            f"{path} cannot hold {text[error.start : error.end]!r}, which is no text; rename the "
+            "file that a task comes from."
+        ) from None
+    try:
         with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}-", delete=False
+            "wb", dir=path.parent, prefix=f".{path.name}-", delete=False
         ) as file:
             unfinished = Path(file.name)
-            file.write(text)
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         # Temporary files are private; results are as readable as any other file.

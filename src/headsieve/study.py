@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import datetime
 import os
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, Self
 import numpy as np
 from pydantic import ValidationError
 
-from headsieve.errors import HeadsieveError
+from headsieve.errors import HeadsieveError, first_line
 from headsieve.models.knockout import require_unmodified
 from headsieve.progress import Progress
 from headsieve.provenance import describe_model, peak_memory, versions
@@ -143,6 +144,13 @@ class Study:
                 f"{folder / RESULT_FILE} is not a result of schema {SCHEMA}: "
                 f"{error.errors()[0]['msg']}."
             ) from None
+        except HeadsieveError as error:
+            raise HeadsieveError(f"{folder}: {error}") from None
+        # A table may be damaged in more ways than can be told apart.
+        except (LookupError, TypeError, ValueError, AttributeError, csv.Error) as error:
+            raise HeadsieveError(f"{folder} is damaged: {first_line(error)}.") from error
+        if any(curves[name].capability != name for name in curves):
+            raise HeadsieveError(f"{folder} is damaged: a curve is that of another capability.")
         return cls(config, result, general, curves, folder)
 
 
@@ -179,8 +187,8 @@ def locate(
     heads : int
         Heads in a set, at most.
     max_control_drop : float
-        How much accuracy a chosen set may cost any control on search items (plain text: as many
-        nats a token).
+        How much smooth accuracy a chosen set may cost any control on search items, beyond one
+        standard error (plain text: as many nats a token); see docs/method.md.
     strategy : {"adaptive", "attribution", "exhaustive", "greedy", "halving", "paper", "thompson"}
     prior : {"none", "gradient"}
         Whether gradients may guide the adaptive search, at the price of three evaluations.

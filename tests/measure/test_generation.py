@@ -121,5 +121,12 @@ def test_refuses_what_it_cannot_continue() -> None:
     model = tiny_model("llama")
     with pytest.raises(HeadsieveError, match="without tokens"):
         Generator(model, [()], max_new_tokens=3)
+    with pytest.raises(HeadsieveError, match="At least one new token"):
+        Generator(model, [(1,)], max_new_tokens=0)
+    with pytest.raises(HeadsieveError, match="one row at once"):
+        Generator(model, [(1,)], max_new_tokens=1, rows_at_once=0)
+    for stop in ("xy", [""]):
+        with pytest.raises(HeadsieveError, match="stop strings must be a list"):
+            Generator(model, [(1,)], max_new_tokens=1, stop=stop)
     with pytest.raises(HeadsieveError, match="at most 512"):
         Generator(model, [(1,) * 510], max_new_tokens=3)

@@ -40,6 +40,16 @@ def test_a_measurement_answers_for_nothing_else(field: str) -> None:
     assert journal.get(other) is None
 
 
+@pytest.mark.parametrize("blob", ["X''", "X'0102'", "7", "'text'"])
+def test_a_damaged_measurement_is_told(tmp_path: Path, blob: str) -> None:
+    journal = Journal(tmp_path / "m.sqlite")
+    journal.add([entry("L0H0")])
+    with sqlite3.connect(tmp_path / "m.sqlite") as connection:
+        connection.execute(f"UPDATE measurements SET log_prob = {blob}")
+    with pytest.raises(HeadsieveError, match=r"m\.sqlite is damaged"):
+        journal.get(entry("L0H0").key)
+
+
 def test_a_batch_is_kept_whole_or_not_at_all() -> None:
     journal = Journal()
     journal.add([entry("L0H0")])

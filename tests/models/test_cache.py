@@ -67,6 +67,14 @@ def test_a_damaged_conversion_is_made_anew(
     assert len(readings) == 2
 
 
+def test_a_cache_that_is_a_file_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HEADSIEVE_CACHE", str(gguf(tmp_path)))
+    assert main(["cache"]) == 2
+    assert "is no folder; set HEADSIEVE_CACHE" in capsys.readouterr().err
+
+
 def test_the_command_lists_and_clears(
     tmp_path: Path, readings: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -167,6 +167,12 @@ def test_quantized_weights_are_refused(llama: Model, tmp_path: Path) -> None:
         save_edited(model, Edit.of(model, HEADS), tmp_path, "float32")
 
 
+def test_a_change_that_rounding_undoes_is_refused(llama: Model, tmp_path: Path) -> None:
+    edit = Edit.of(llama, HEADS, scale=1.0001)
+    with pytest.raises(HeadsieveError, match=r"In bfloat16, heads scaled by 1\.0001"):
+        save_edited(llama, edit, tmp_path / "edited", "bfloat16")
+
+
 @pytest.mark.parametrize("scale", [1.0, float("nan"), float("inf")])
 def test_a_scale_that_makes_no_model_is_refused(llama: Model, scale: float) -> None:
     with pytest.raises(HeadsieveError, match="makes no other model"):

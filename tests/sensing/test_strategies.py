@@ -41,6 +41,12 @@ def test_gradients_lead_to_the_selective_heads_with_fewer_evaluations() -> None:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_strategy_refuses_a_budget_that_tells_nothing(strategy: str) -> None:
+    with pytest.raises(HeadsieveError, match=r"need|learns nothing"):
+        run(STRATEGIES[strategy], problem(budget=2), Oracle(NEEDS))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_strategy_keeps_to_its_budget_and_counts_truly(strategy: str) -> None:
     oracle = Oracle(NEEDS)
     found = run(STRATEGIES[strategy], problem(), oracle)

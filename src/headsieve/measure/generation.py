@@ -80,7 +80,8 @@ class Generator:
     Raises
     ------
     HeadsieveError
-        If a prompt is empty, or too long for the model with what is to follow it.
+        If a prompt is empty or, with what is to follow it, too long for the model, or an option
+        makes no sense.
     """
 
     def __init__(
@@ -96,8 +97,13 @@ class Generator:
         self.prompts = [tuple(prompt) for prompt in prompts]
         self.max_new_tokens = max_new_tokens
         self.stop = tuple(stop)
-        self._most = rows_at_once or _ROWS_AT_ONCE.get(model.device.type, _ROWS_AT_ONCE["cuda"])
+        default = _ROWS_AT_ONCE.get(model.device.type, _ROWS_AT_ONCE["cuda"])
+        self._most = default if rows_at_once is None else rows_at_once
         self._prefills: dict[int, _Prefill] = {}
+        if max_new_tokens < 1 or self._most < 1:
+            raise HeadsieveError("At least one new token and one row at once are needed.")
+        if isinstance(stop, str) or not all(stop):
+            raise HeadsieveError("The stop strings must be a list of strings, none of them empty.")
         limit = model.position_limit
         for prompt in self.prompts:
             if not prompt:

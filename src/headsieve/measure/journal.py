@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headsieve.errors import HeadsieveError
-from headsieve.scores import Score
+from headsieve.scores import GRADIENT_COST, Score
 
 # Raise this when the same model, items and mask come to give other numbers than before.
 SCORING_VERSION = 1
@@ -91,7 +91,7 @@ class Journal:
             " WHERE model = ? AND items = ? AND dtype = ? AND scoring = ? AND mask = ?",
             (key.model, key.items, key.dtype, SCORING_VERSION, key.mask),
         )
-        return None if row is None else Score(*(np.frombuffer(blob) for blob in row))
+        return None if row is None else self._score(row)
 
     def masks(self, model: str, items: str, dtype: str) -> dict[str, Score]:
         """All scores of one item set, by the mask's heads as in `Key`, in order of their names."""
@@ -103,7 +103,7 @@ class Journal:
             ).fetchall()
         except sqlite3.Error as error:
             raise self._failure(error) from error
-        return {mask: Score(*(np.frombuffer(blob) for blob in blobs)) for mask, *blobs in rows}
+        return {mask: self._score(blobs) for mask, *blobs in rows}
 
     def add(self, entries: Iterable[Entry]) -> None:
         """Keep finished measurements: all of them or, if the process dies, none."""
@@ -128,7 +128,7 @@ class Journal:
             " WHERE model = ? AND items = ? AND dtype = ? AND scoring = ? AND mask = ?",
             (key.model, key.items, key.dtype, SCORING_VERSION, key.mask),
         )
-        return None if row is None else np.frombuffer(row[0])
+        return None if row is None else self._numbers(row[0])
 
     def add_gradient(
         self, key: Key, task: str, gradient: NDArray[np.float64], tokens: int, seconds: float
@@ -141,15 +141,29 @@ class Journal:
         self._insert("gradients", [row])
 
     def totals(self) -> tuple[int, int, float]:
-        """Number of measurements, and the tokens and seconds they took, gradients included."""
+        """Number of measurements, and the tokens and seconds they took.
+
+        A gradient counts as `GRADIENT_COST` measurements.
+        """
         row = self._first(
-            "SELECT (SELECT COUNT(*) FROM measurements), SUM(tokens), SUM(seconds) FROM"
-            " (SELECT tokens, seconds FROM measurements"
-            " UNION ALL SELECT tokens, seconds FROM gradients)",
-            (),
+            "SELECT SUM(count), SUM(tokens), SUM(seconds) FROM"
+            " (SELECT 1 AS count, tokens, seconds FROM measurements"
+            " UNION ALL SELECT ?, tokens, seconds FROM gradients)",
+            (GRADIENT_COST,),
         )
         count, tokens, seconds = row or (0, 0, 0)
-        return int(count), int(tokens or 0), float(seconds or 0)
+        return int(count or 0), int(tokens or 0), float(seconds or 0)
+
+    def _score(self, blobs: Sequence[object]) -> Score:
+        log_prob, value, margin = (self._numbers(blob) for blob in blobs)
+        if not len(log_prob) == len(value) == len(margin):
+            raise HeadsieveError(f"{self._path} is damaged: item scores are missing.")
+        return Score(log_prob, value, margin)
+
+    def _numbers(self, blob: object) -> NDArray[np.float64]:
+        if not isinstance(blob, bytes) or not blob or len(blob) % 8:
+            raise HeadsieveError(f"{self._path} is damaged: a measurement holds no numbers.")
+        return np.frombuffer(blob)
 
     def _first(self, query: str, values: tuple[object, ...]) -> tuple[Any, ...] | None:
         try:

@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import platformdirs
+from safetensors import SafetensorError
 
 from headsieve.errors import HeadsieveError, first_line
 
 # Digests of a converted model's files, written before the folder gets its name.
 _MANIFEST = "headsieve-manifest.json"
+_UNFINISHED = ".converting-"
 
 
 @dataclass(frozen=True)
@@ -42,12 +44,21 @@ def cache_folder() -> Path:
 
 
 def converted_models() -> list[ConvertedModel]:
-    """The converted models in the cache, by name."""
+    """The converted models in the cache, by name.
+
+    Raises
+    ------
+    HeadsieveError
+        If the cache is no folder.
+    """
+    folder = cache_folder()
+    if folder.exists() and not folder.is_dir():
+        raise HeadsieveError(f"The cache {folder} is no folder; set HEADSIEVE_CACHE to one.")
     return [
         ConvertedModel(
-            manifest.parent, sum(file.stat().st_size for file in manifest.parent.iterdir())
+            manifest.parent, sum(file.lstat().st_size for file in manifest.parent.iterdir())
         )
-        for manifest in sorted(cache_folder().glob(f"*/{_MANIFEST}"))
+        for manifest in sorted(folder.glob(f"*/{_MANIFEST}"))
     ]
 
 
@@ -60,11 +71,12 @@ def clear_cache() -> list[ConvertedModel]:
         If the cache cannot be written.
     """
     models = converted_models()
-    for model in models:
+    # What a killed conversion left behind goes too.
+    for folder in [*(model.folder for model in models), *cache_folder().glob(_UNFINISHED + "*")]:
         try:
-            shutil.rmtree(model.folder)
+            shutil.rmtree(folder)
         except OSError as error:
-            raise HeadsieveError(f"Cannot delete {model.folder}: {error.strerror}.") from error
+            raise HeadsieveError(f"Cannot delete {folder}: {first_line(error)}.") from error
     return models
 
 
@@ -89,7 +101,7 @@ def converted(gguf: Path) -> Path:
         logging.getLogger(__name__).info("Converting %s (once) ...", gguf.name)
         try:
             _convert(gguf, folder)
-        except OSError as error:
+        except (OSError, SafetensorError) as error:
             raise HeadsieveError(
                 f"Cannot keep the converted model in {folder.parent} ({first_line(error)}); set "
                 "HEADSIEVE_CACHE to a folder with room."
@@ -99,7 +111,7 @@ def converted(gguf: Path) -> Path:
 
 def _convert(gguf: Path, folder: Path) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".converting-") as unfinished:
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=_UNFINISHED) as unfinished:
         whole = Path(unfinished) / "model"
         _read_gguf(gguf, whole)
         digests = {file.name: _digest(file) for file in whole.iterdir()}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from headsieve.errors import HeadsieveError
+from headsieve.errors import HeadsieveError, first_line
 from headsieve.models.knockout import HeadScaling, mean_outputs, scaled_heads
 from headsieve.models.loading import DTYPES, Model, load_model, quiet
 
@@ -157,9 +157,13 @@ def save_edited(model: Model, edit: Edit, folder: Path, dtype: str) -> float:
     if hasattr(edited.config, "quantization_config"):
         del edited.config.quantization_config
     edited.hf_quantizer = None
-    with quiet():
-        edited.save_pretrained(folder, max_shard_size=_SHARD_SIZE)
-        model.tokenizer.save_pretrained(folder)
+    _require_changed(edited, source.hf, edit)
+    try:
+        with quiet():
+            edited.save_pretrained(folder, max_shard_size=_SHARD_SIZE)
+            model.tokenizer.save_pretrained(folder)
+    except Exception as error:  # the writers raise whatever a full disk makes them raise
+        raise HeadsieveError(f"Cannot write the checkpoint: {first_line(error)}.") from error
     del edited
 
     loaded = load_model(folder, device=str(model.device), dtype=dtype)
@@ -187,6 +191,18 @@ def _require_plain_weights(hf: Any) -> None:
             raise HeadsieveError(
                 f"The model's weights are quantized ({name} is {kind}); export from its 16- or "
                 "32-bit checkpoint."
+            )
+
+
+def _require_changed(edited: Any, source: Any, edit: Edit) -> None:
+    """Refuse an edit that rounding undoes: what is exported must be another model."""
+    for scaling in edit.scalings:
+        one, other = (hf.get_submodule(scaling.layer.projection) for hf in (edited, source))
+        if scaling.shift is None and torch.equal(one.weight, other.weight):
+            dtype = str(one.weight.dtype).removeprefix("torch.")
+            raise HeadsieveError(
+                f"In {dtype}, heads {edit.describe()} are what they were (layer "
+                f"{scaling.layer.layer}); choose another scale."
             )
 
 

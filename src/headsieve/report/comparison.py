@@ -12,7 +12,7 @@ from headsieve.report.tables import add_row, new_table
 from headsieve.report.words import duration, interval, number
 
 if TYPE_CHECKING:
-    from headsieve.compare import ComparedCapability, Comparison
+    from headsieve.comparison import ComparedCapability, Comparison
 
 
 def comparison_tables(comparison: Comparison) -> RenderableType:

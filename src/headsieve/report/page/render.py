@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import jinja2
 
+from headsieve.errors import HeadsieveError
 from headsieve.report import words
 from headsieve.report.figures import file_names
 from headsieve.report.heads_file import heads_json
@@ -24,7 +25,7 @@ from headsieve.sensing.linearity import Linearity, linearity
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from headsieve.compare import Comparison
+    from headsieve.comparison import Comparison
     from headsieve.report.curve import Curve
     from headsieve.results import CapabilityResult, Result
     from headsieve.study import Study
@@ -89,10 +90,13 @@ def study_page(study: Study, folder: Path) -> str:
     linearities = {}
     kept = searched_masks(folder, study.config)
     for name in study.result.capabilities:
-        scores = {
-            tuple(column[head] for head in mask.split(",") if head): score.search
-            for mask, score in kept.get(name, {}).items()
-        }
+        try:
+            scores = {
+                tuple(column[head] for head in mask.split(",") if head): score.search
+                for mask, score in kept.get(name, {}).items()
+            }
+        except KeyError as error:
+            raise HeadsieveError(f"{folder} is damaged: {error} is no head of the model.") from None
         found = linearity(scores, len(heads), study.config.seed)
         if found is not None:
             linearities[name] = found

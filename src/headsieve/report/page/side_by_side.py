@@ -11,7 +11,7 @@ import numpy as np
 from headsieve.report.page.style import LINE, RAMP, SCHEMA, SERIES, TEXT, Spec
 
 if TYPE_CHECKING:
-    from headsieve.compare import Finding
+    from headsieve.comparison import Finding
     from headsieve.results import CapabilityResult, Claim
 
 _RADAR_SIZE = 330

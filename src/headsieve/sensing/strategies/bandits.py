@@ -17,6 +17,7 @@ from headsieve.sensing.strategies.recommendation import Recommendation, Search
 # What controls lose beyond what they may counts so many times what the capability loses.
 _EXCESS_WEIGHT = 5.0
 _AT_ONCE = 8
+_FEWEST_SETS = 10
 # Share of the spread of rewards that no head explains.
 _NOISE_SHARE = 0.1
 
@@ -77,7 +78,17 @@ def thompson(problem: Problem) -> Search:
     In every step the effects are drawn from what is believed of them, and the set that would be
     best under the draw is measured (linear Thompson sampling; Agrawal and Goyal, *Thompson
     Sampling for Contextual Bandits with Linear Payoffs*, ICML 2013).
+
+    Raises
+    ------
+    HeadsieveError
+        If the budget is too small to learn from.
     """
+    if problem.budget < _FEWEST_SETS + 1:
+        raise HeadsieveError(
+            f"Thompson sampling learns nothing from {problem.budget} evaluations; it needs at "
+            f"least {_FEWEST_SETS + 1}."
+        )
     rng = np.random.default_rng(problem.seed)
     ledger = Ledger(problem)
     yield from ledger.ask([()], problem.tasks)

@@ -30,6 +30,7 @@ from headsieve.sensing.recovery import (
 from headsieve.sensing.strategies.recommendation import Recommendation, Search
 
 PAPER_DENSITY = 0.02
+_FEWEST_MASKS = 10
 
 
 def paper(problem: Problem) -> Search:
@@ -38,7 +39,17 @@ def paper(problem: Problem) -> Search:
     The whole budget goes into one stratified design. The most negative coefficients are the
     heads. Controls play no part in it, and neither does the unmodified model. The effects that it
     reports are decoded from the same masks, in nats as those of the other strategies.
+
+    Raises
+    ------
+    HeadsieveError
+        If the budget is too small to learn from.
     """
+    if problem.budget < _FEWEST_MASKS:
+        raise HeadsieveError(
+            f"The paper's recipe learns nothing from {problem.budget} masks; it needs at least "
+            f"{_FEWEST_MASKS}."
+        )
     rng = np.random.default_rng(problem.seed)
     ledger = Ledger(problem)
     masks = stratified(problem.budget, problem.heads, PAPER_DENSITY, rng)
