@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,14 @@ def test_a_mean_is_taken_over_the_search_items_of_the_capability(new: Path) -> N
         transformers.AutoModelForCausalLM.from_pretrained(each.folder) for each in (done, alone)
     )
     assert (logits(one) - logits(other)).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize(("name", "said"), [("tiny.gguf", True), ("tiny-llama", False)])
+def test_the_card_says_that_weights_were_quantized(
+    new: Path, llama: Model, name: str, said: bool
+) -> None:
+    export(replace(llama, name=name), new, heads=["L0H1"])
+    assert ("GGUF file, most likely quantized" in (new / "README.md").read_text()) == said
 
 
 def test_nothing_is_overwritten(new: Path, llama: Model) -> None:

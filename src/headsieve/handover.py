@@ -161,6 +161,8 @@ def export(
                 edit,
                 describe_model(model),
                 base_model=_hub_id(model),
+                # On the hub the default model has its hub id as its name.
+                from_gguf=model.name == DEFAULT_MODEL or model.name.endswith(".gguf"),
                 dtype=dtype,
                 difference=difference,
                 command=command,

@@ -17,6 +17,7 @@ def model_card(
     model: ModelInfo,
     *,
     base_model: str | None,
+    from_gguf: bool,
     dtype: str,
     difference: float,
     command: str,
@@ -32,6 +33,8 @@ def model_card(
         The model that was edited.
     base_model : str or None
         Its name on the hub, if it came from there.
+    from_gguf : bool
+        Whether its weights were read from a GGUF file.
     dtype : str
         Of the weights written.
     difference : float
@@ -59,6 +62,11 @@ def model_card(
         f"`{name}` ({model.architecture}) with {heads} {edit.describe()}: "
         f"{', '.join(edit.heads)} (layer and head, both counted from 0; query heads). {_how(edit)}",
     ]
+    if from_gguf:
+        parts.append(
+            "The weights that were edited were those of a GGUF file, most likely quantized: they "
+            "differ by that from the checkpoint that the file was made from."
+        )
     if study is not None:
         capability, result = study
         parts += _finding(capability, result, exact=edit.is_knockout)
