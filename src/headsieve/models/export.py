@@ -195,7 +195,9 @@ def _require_plain_weights(hf: Any) -> None:
 
 
 def _require_changed(edited: Any, source: Any, edit: Edit) -> None:
-    """Refuse an edit that rounding undoes: what is exported must be another model."""
+    """Refuse a scaling that rounding undoes: what is exported must be another model."""
+    if edit.is_knockout:
+        return
     for scaling in edit.scalings:
         one, other = (hf.get_submodule(scaling.layer.projection) for hf in (edited, source))
         if scaling.shift is None and torch.equal(one.weight, other.weight):
