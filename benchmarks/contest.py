@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flops import matrix_peak, needed_flops
+from headsieve.errors import first_line
 from peers import HEADSIEVE, MaskByMask, load_peer
 from works import WORKS, Masks
 
@@ -247,8 +248,7 @@ def _serve(connection: Connection, name: str, work_name: str, model_name: str, d
         connection.send(PeerError(f"{error} (the dependency group `bench` has it)"))
     # Other people's libraries raise what they like; whatever it is, this peer cannot take part.
     except Exception as error:
-        lines = str(error).strip().splitlines()
-        connection.send(PeerError(lines[0] if lines else type(error).__name__))
+        connection.send(PeerError(first_line(error)))
 
 
 def machine() -> dict[str, Any]:

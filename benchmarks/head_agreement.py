@@ -8,9 +8,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from scipy import stats
-
 from headsieve import Study
+from headsieve.comparison import agreement
 from headsieve.results import CapabilityResult
 
 TOP = 10
@@ -23,20 +22,16 @@ def load(place: str) -> CapabilityResult:
 
 def row(first: str, second: str) -> str:
     one, other = load(first), load(second)
-    selected = [head for head in one.selected if head in other.selected]
+    pair = agreement((first, second), one, other)
     top = {head.head for head in one.heads[:TOP]} & {head.head for head in other.heads[:TOP]}
-    effects = {head.head: head.effect for head in other.heads}
-    mine = [head.effect for head in one.heads]
-    theirs = [effects[head.head] for head in one.heads]
-    rank = stats.spearmanr(mine, theirs).statistic
     cells = [
         first.rpartition(":")[2],
         second.rpartition(":")[2],
         " ".join(one.selected) or "none",
         " ".join(other.selected) or "none",
-        " ".join(selected) or "none",
+        " ".join(pair.shared) or "none",
         f"{len(top)} of {TOP}",
-        f"{rank:.2f}",
+        "-" if pair.rank_agreement is None else f"{pair.rank_agreement:.2f}",
     ]
     return f"| {' | '.join(cells)} |"
 

@@ -10,14 +10,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-import headsieve as hs
 from headsieve.errors import HeadsieveError
 from headsieve.measure.items import ItemSet, tokenize
 from headsieve.models.loading import Model, load_model
@@ -25,10 +23,9 @@ from headsieve.progress import Progress
 from headsieve.results import Result
 from headsieve.scoring import score
 from headsieve.study import Study, locate
-from headsieve.tasks import load_task
-from headsieve.tasks.builtin import load_builtin
-from headsieve.tasks.selection import CONTROL_COUNT, TEXT_CONTROL, select_tasks
+from headsieve.tasks.selection import CONTROL_COUNT, TEXT_CONTROL
 from tests.taskfiles import WORDS, lasting, save_model, write_task
+from tests.test_scoring import by_hand
 
 OPTIONS: dict[str, Any] = {
     "controls": ["other.json"],
@@ -348,12 +345,6 @@ def test_a_damaged_run_folder_is_named(llama: Model, file: str, old: str, new: s
         Study.load("run")
 
 
-def test_public_names_stay_what_they_are() -> None:
-    for name in hs.__all__:
-        assert getattr(hs, name) is getattr(hs, name)
-        assert not isinstance(getattr(hs, name), ModuleType)
-
-
 @pytest.mark.parametrize("strategy", ["exhaustive", "greedy", "paper"])
 def test_only_the_adaptive_strategy_takes_a_prior(llama: Model, strategy: str) -> None:
     with pytest.raises(HeadsieveError, match=f"The strategy {strategy} takes no prior"):
@@ -381,91 +372,6 @@ def test_default_controls_are_written_down(llama: Model) -> None:
     assert study.config.controls == tuple(study["skill"].verification.controls)
     assert len(study.config.controls) == CONTROL_COUNT + 1
     assert study["skill"].verification.controls[TEXT_CONTROL].metric == "log_prob"
-
-
-def test_default_controls_fill_up_to_five_and_text() -> None:
-    _, alone = select_tasks(["antonym"], None)
-    assert len(alone) == CONTROL_COUNT + 1
-    assert "antonym" not in alone
-    named, others = select_tasks(["antonym", "plural", "skill.json"], None)
-    assert list(named) == ["antonym", "plural", "skill"]
-    assert len(others) == CONTROL_COUNT - 2 + 1
-    assert not set(named) & set(others)
-    assert TEXT_CONTROL in others
-
-
-def test_a_builtin_about_the_same_things_is_no_default_control() -> None:
-    items = load_builtin("capital").items[:30]
-    pairs = [
-        {
-            "input": item.prompt.removesuffix("->").strip(),
-            "output": item.continuations[item.correct].strip(),
-        }
-        for item in items
-    ]
-    content = {"template": "Q: {input}? A: {output}", "items": pairs}
-    Path("country-capital.json").write_text(json.dumps(content))
-    _, others = select_tasks(["country-capital.json"], None)
-    assert "capital" not in others
-    assert len(others) == CONTROL_COUNT + 1
-    assert "capital" in select_tasks(["skill.json"], None)[1]
-    # A control that is asked for is taken all the same.
-    assert "capital" in select_tasks(["country-capital.json"], ["capital"])[1]
-
-
-def test_scores_with_and_without_heads(llama: Model) -> None:
-    heads = ["L2H3", "L0H1"]
-    plain = score(llama, ["skill.json", "text"], limit=7)
-    assert {name: one.items for name, one in plain.items()} == {"skill": 7, "text": 7}
-    assert plain["skill"].knocked_out is None
-    assert plain["skill"].drop is None
-    knocked = score(llama, ["skill.json", "text"], knockout=heads, limit=7)
-    for name, one in knocked.items():
-        assert one.baseline == plain[name].baseline
-        assert one.knocked_out is not None
-        assert one.drop == one.baseline - one.knocked_out
-    before, after = by_hand(llama, "text", 7), None
-    with llama.knockout(heads):
-        after = by_hand(llama, "text", 7)
-    assert knocked["text"].baseline == pytest.approx(before, abs=1e-4)
-    assert knocked["text"].knocked_out == pytest.approx(after, abs=1e-4)
-    assert abs(before - after) > 0.01
-
-
-def by_hand(model: Model, name: str, limit: int) -> float:
-    """Mean log-probability a token of passages of text, with transformers alone."""
-    means = []
-    for item in load_task(name).examples(0)[1][:limit]:
-        tokens = model.tokenizer(item.continuations[0], return_tensors="pt")["input_ids"]
-        with torch.inference_mode():
-            predictions = model.hf(tokens).logits[0, :-1].log_softmax(-1)
-        means.append(predictions.gather(1, tokens[0, 1:, None]).mean().item())
-    return float(np.mean(means))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"knockout": []}, "No heads to knock out were given"),
-        ({"knockout": ["L9H0"]}, "no head L9H0; layers 0 to 2 have 4 heads each"),
-        ({"limit": 0}, "at least 1 item, not 0"),
-        ({"seed": -1}, "must be 0 or more, not -1"),
-        ({"batch_size": 0}, "batch size must be auto or at least 1, not 0"),
-    ],
-)
-def test_what_cannot_be_scored(llama: Model, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(HeadsieveError, match=message):
-        score(llama, ["skill.json"], **options)
-
-
-def test_score_stays_the_function() -> None:
-    program = (
-        "import headsieve as hs; hs.score; import headsieve.scoring; print(callable(hs.score))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "True\n"
 
 
 def test_edited_items_are_told_on_resuming(llama: Model) -> None:

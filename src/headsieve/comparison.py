@@ -140,7 +140,7 @@ def compare(studies: Sequence[Study]) -> Comparison:
         compared[name] = ComparedCapability(
             tuple(_finding(run, name, result) for run, result in found.items()),
             tuple(
-                _agreement(pair, found[pair[0]], found[pair[1]])
+                agreement(pair, found[pair[0]], found[pair[1]])
                 for pair in itertools.combinations(found, 2)
                 if _heads(found[pair[0]]) == _heads(found[pair[1]])
             ),
@@ -194,7 +194,8 @@ def _heads(result: CapabilityResult) -> set[str]:
     return {head.head for head in result.heads}
 
 
-def _agreement(runs: tuple[str, str], one: CapabilityResult, other: CapabilityResult) -> Agreement:
+def agreement(runs: tuple[str, str], one: CapabilityResult, other: CapabilityResult) -> Agreement:
+    """How far two results agree that are of models with the same heads."""
     effects = {head.head: head.effect for head in other.heads}
     mine = [head.effect for head in one.heads]
     theirs = [effects[head.head] for head in one.heads]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from headsieve.comparison import Comparison
     from headsieve.report.curve import Curve
-    from headsieve.results import CapabilityResult, Result
+    from headsieve.results import CapabilityResult, HeadResult, Result
     from headsieve.study import Study
 
 _VEGA_LITE = "6.1"
@@ -55,7 +55,7 @@ class _Section:
         return words.warnings(self.name, self.result)
 
     @property
-    def listed(self) -> list[Any]:
+    def listed(self) -> list[HeadResult]:
         """Selected heads in their order, then the others of the largest effects."""
         by_name = {head.head: head for head in self.result.heads}
         chosen = [by_name[name] for name in self.result.selected]
