@@ -399,7 +399,7 @@ def test_names_in_progress_are_not_markup(run: Run) -> None:
 
 def shell(command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a command line in which ``headsieve`` is this one."""
-    program = f'headsieve() {{ "{sys.executable}" -m headsieve.cli "$@"; }}; {command}'
+    program = f'headsieve() {{ "{sys.executable}" -m headsieve "$@"; }}; {command}'
     return subprocess.run(
         ["bash", "-c", program],
         capture_output=True,

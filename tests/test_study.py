@@ -245,7 +245,7 @@ def test_a_killed_study_goes_on(llama: Model) -> None:
     ]
 
     def start(folder: str, *more: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "headsieve.cli", *arguments, folder, *more]
+        command = [sys.executable, "-m", "headsieve", *arguments, folder, *more]
         return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     journal = Path("run/measurements.sqlite")

@@ -1,4 +1,4 @@
-"""The commands on what was found: report, compare and export."""
+"""``headsieve export``: an edited checkpoint."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from headsieve.cli.options import words
 from headsieve.errors import HeadsieveError
 
 
@@ -56,60 +57,7 @@ def add_export(commands: Any) -> None:
     command.set_defaults(run=_export)
 
 
-def add_report(commands: Any) -> None:
-    """Add ``headsieve report``."""
-    command = commands.add_parser(
-        "report",
-        help="make the page of finished studies again",
-        description="Write report.html into the folder RUN of each finished study: one page that "
-        "opens in a browser and needs no network.",
-    )
-    command.add_argument("run_folders", nargs="+", type=Path, metavar="RUN")
-    command.set_defaults(run=_report)
-
-
-def _report(options: argparse.Namespace) -> None:
-    from headsieve.study import Study
-
-    for folder in options.run_folders:
-        study = Study.load(folder)
-        assert study.folder is not None
-        print(study.write_page(study.folder))
-
-
-def add_compare(commands: Any) -> None:
-    """Add ``headsieve compare``."""
-    command = commands.add_parser(
-        "compare",
-        help="compare finished studies: models, strategies or seeds",
-        description="Show the studies in the folders RUN side by side: shared heads, agreement of "
-        "rankings, drops and cost.",
-    )
-    command.add_argument("run_folders", nargs="+", type=Path, metavar="RUN")
-    command.add_argument("--page", type=Path, metavar="FILE", help="also write a page, as report")
-    command.add_argument("--json", action="store_true", help="print the comparison as JSON")
-    command.set_defaults(run=_compare)
-
-
-def _compare(options: argparse.Namespace) -> None:
-    from headsieve.cli import show
-    from headsieve.comparison import compare
-    from headsieve.report.comparison import comparison_tables
-    from headsieve.report.page import comparison_page
-    from headsieve.runs import write_atomically
-    from headsieve.study import Study
-
-    comparison = compare([Study.load(folder) for folder in options.run_folders])
-    if options.page is not None:
-        write_atomically(options.page, comparison_page(comparison))
-    if options.json:
-        print(json.dumps(comparison.to_dict(), indent=2))
-    else:
-        show(comparison_tables(comparison))
-
-
 def _export(options: argparse.Namespace) -> None:
-    from headsieve.cli import words
     from headsieve.handover import export
     from headsieve.models.loading import DEFAULT_MODEL, load_model
     from headsieve.report.progress import ConsoleProgress

@@ -1,0 +1,84 @@
+"""``headsieve heads``, ``tasks`` and ``cache``: what there is to work with."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from headsieve.cli.options import add_model, load
+from headsieve.cli.output import show
+
+
+def add_heads(commands: Any) -> None:
+    """Add ``headsieve heads``."""
+    command = commands.add_parser(
+        "heads",
+        help="list a model's attention heads",
+        description="Show which attention heads a model has, and which layers are not covered.",
+    )
+    add_model(command)
+    command.add_argument("--json", action="store_true", help="print JSON")
+    command.set_defaults(run=_heads)
+
+
+def _heads(options: argparse.Namespace) -> None:
+    from headsieve.report import tables
+
+    model = load(options)
+    if options.json:
+        print(json.dumps({"model": model.name, **model.geometry.to_dict()}, indent=2))
+    else:
+        show(tables.heads_table(model.geometry))
+
+
+def add_tasks(commands: Any) -> None:
+    """Add ``headsieve tasks``."""
+    command = commands.add_parser(
+        "tasks",
+        help="list the built-in tasks",
+        description="List the built-in tasks with the default model's accuracy on each.",
+    )
+    command.add_argument("--json", action="store_true", help="print JSON")
+    command.set_defaults(run=_tasks)
+
+
+def _tasks(options: argparse.Namespace) -> None:
+    from headsieve.report import tables
+    from headsieve.tasks.builtin import describe_builtins
+
+    rows = describe_builtins()
+    if options.json:
+        print(json.dumps(rows, indent=2))
+    else:
+        show(tables.tasks_table(rows))
+
+
+def add_cache(commands: Any) -> None:
+    """Add ``headsieve cache``."""
+    command = commands.add_parser(
+        "cache",
+        help="list or clear converted models",
+        description="List the GGUF models that were converted to load faster, or delete them.",
+    )
+    command.add_argument("--clear", action="store_true", help="delete them")
+    command.add_argument("--json", action="store_true", help="print JSON")
+    command.set_defaults(run=_cache)
+
+
+def _cache(options: argparse.Namespace) -> None:
+    from headsieve.models.cache import cache_folder, clear_cache, converted_models
+
+    models = clear_cache() if options.clear else converted_models()
+    record = {
+        "folder": str(cache_folder()),
+        "deleted": options.clear,
+        "models": [{"name": model.folder.name, "bytes": model.bytes} for model in models],
+    }
+    if options.json:
+        print(json.dumps(record, indent=2))
+        return
+    done = "deleted from" if options.clear else "in"
+    print(f"Converted models {done} {cache_folder()}: {len(models)}")
+    for model in models:
+        print(f"  {model.folder.name}  {model.bytes / 1e6:.0f} MB")

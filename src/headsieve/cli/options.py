@@ -1,0 +1,69 @@
+"""Options that several commands have, and how they are read."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headsieve.models.loading import Model
+
+
+def add_model(command: argparse.ArgumentParser) -> None:
+    """Add the options that say which model, where and in what type."""
+    command.add_argument(
+        "--model",
+        default="smollm2",
+        metavar="M",
+        help="hub id, folder, .gguf file, or smollm2 (%(default)s)",
+    )
+    command.add_argument("--revision", metavar="R", help="branch, tag or commit on the hub")
+    command.add_argument(
+        "--device", default="auto", metavar="D", help="auto, cpu, cuda, cuda:1, mps (%(default)s)"
+    )
+    command.add_argument(
+        "--dtype",
+        default="auto",
+        metavar="T",
+        help="auto, float32, bfloat16 or float16 (%(default)s)",
+    )
+
+
+def add_measuring(command: argparse.ArgumentParser, limit: str) -> None:
+    """Add the options of every command that measures; `limit` says what --limit limits."""
+    add_model(command)
+    command.add_argument(
+        "--seed", type=int, default=0, metavar="S", help="of everything random (%(default)s)"
+    )
+    command.add_argument("--limit", type=int, metavar="N", help=limit)
+    command.add_argument(
+        "--batch-size",
+        type=_batch_size,
+        default="auto",
+        metavar="N",
+        help="masks in one forward pass, or auto (%(default)s)",
+    )
+    command.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def _batch_size(text: str) -> int | str:
+    if text == "auto":
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither auto nor a number") from None
+
+
+def load(options: argparse.Namespace) -> Model:
+    """Load the model that the options name."""
+    from headsieve.models.loading import load_model
+
+    return load_model(
+        options.model, device=options.device, dtype=options.dtype, revision=options.revision
+    )
+
+
+def words(text: str) -> list[str]:
+    """The words of a list that is separated by commas."""
+    return [word.strip() for word in text.split(",") if word.strip()]

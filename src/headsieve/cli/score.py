@@ -1,0 +1,49 @@
+"""``headsieve score``: tasks with and without heads."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from headsieve.cli.options import add_measuring, load, words
+from headsieve.cli.output import show
+
+
+def add_score(commands: Any) -> None:
+    """Add ``headsieve score``."""
+    command = commands.add_parser(
+        "score",
+        help="measure tasks, with or without heads knocked out",
+        description="Measure each TASK (a built-in task or a task file), unmodified and, with "
+        "--knockout, without some heads.",
+    )
+    command.add_argument("tasks", nargs="+", metavar="TASK")
+    command.add_argument("--knockout", metavar="L13H4,L20H8", help="heads to knock out")
+    add_measuring(command, "items of a task at most")
+    command.set_defaults(run=_score)
+
+
+def _score(options: argparse.Namespace) -> None:
+    from headsieve.report import tables
+    from headsieve.report.progress import ConsoleProgress
+    from headsieve.scoring import score
+    from headsieve.tasks.selection import by_name
+
+    by_name(options.tasks, {})  # as for locate, before the model is loaded
+    with ConsoleProgress() as progress:
+        progress.note(f"Loading {options.model} ...")
+        results = score(
+            load(options),
+            options.tasks,
+            knockout=None if options.knockout is None else words(options.knockout),
+            seed=options.seed,
+            limit=options.limit,
+            batch_size=options.batch_size,
+            progress=progress,
+        )
+    if options.json:
+        record = {name: one.model_dump(mode="json") for name, one in results.items()}
+        print(json.dumps(record, indent=2))
+    else:
+        show(tables.scores(results))
