@@ -12,6 +12,9 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from headsieve.errors import HeadsieveError
 from headsieve.measure.items import ItemSet, tokenize
@@ -21,7 +24,7 @@ from headsieve.measure.packing import TokenSequence
 from headsieve.models.loading import Model
 from headsieve.scores import Score
 from headsieve.tasks import Item
-from tests.tiny import CONFIGS, MakeModel, Masks, byte_tokenizer, count_hooks
+from tests.tiny import CONFIGS, MakeModel, Masks, byte_tokenizer, count_hooks, tiny_model
 
 _TOKENIZER = byte_tokenizer()
 SHORT = {
@@ -85,13 +88,13 @@ def assert_same(found: list[Score], expected: list[Score]) -> None:
 
 @contextmanager
 def forward_passes(model: Model) -> Iterator[list[int]]:
-    """Note the number of rows of every forward pass inside."""
+    """Note the number of rows that come out of every forward pass inside."""
     rows: list[int] = []
 
-    def note(_module: object, _args: object, options: dict[str, Any]) -> None:
-        rows.append(len(options["input_ids"]))
+    def note(_module: object, _args: object, output: Any) -> None:
+        rows.append(len(output.logits))
 
-    handle = model.hf.register_forward_pre_hook(note, with_kwargs=True)
+    handle = model.hf.register_forward_hook(note)
     try:
         yield rows
     finally:
@@ -137,6 +140,32 @@ def test_scores_depend_on_neither_batch_size_nor_order(
     order = [3, 0, 2, 1]
     other = measurer(model, batch_size=batch_size).measure(masks[order], "answer")
     assert_same(other, [reference[number] for number in order])
+
+
+_WORDS = st.text("abc \n", min_size=1, max_size=12)
+
+
+@settings(max_examples=25)
+@given(
+    masks=arrays(bool, st.tuples(st.integers(1, 5), st.just(12))),
+    prompts=st.lists(_WORDS, min_size=1, max_size=4),
+    endings=st.lists(_WORDS, min_size=2, max_size=3),
+    prefix=st.text("ab", max_size=20),
+    batch_size=st.sampled_from([1, 2, 7, "auto"]),
+)
+def test_any_masks_and_items_score_what_a_plain_loop_says(
+    masks: Masks,
+    prompts: list[str],
+    endings: list[str],
+    prefix: str,
+    batch_size: int | Literal["auto"],
+) -> None:
+    items = tokenize(
+        [Item(prompt, tuple(endings)) for prompt in prompts], prefix, "choice", _TOKENIZER
+    )
+    model = tiny_model("llama")
+    found = measurer(model, {"drawn": items}, batch_size=batch_size).measure(masks, "drawn")
+    assert_same(found, plainly(model, masks, items))
 
 
 def test_nothing_is_measured_twice(llama: Model, masks: Masks, tmp_path: Path) -> None:
@@ -191,17 +220,19 @@ def test_out_of_memory_halves_the_batch(
     short_of_memory = measurer(llama)
     short_of_memory.measure(~masks[:1], "answer")  # how to compute it is decided here
     forward = llama.hf.forward
+    tried: list[int] = []
 
-    def narrow(input_ids: torch.Tensor, **options: Any) -> Any:
-        if len(input_ids) > 2:
+    def narrow(**options: Any) -> Any:
+        output = forward(**options)
+        tried.append(len(output.logits))
+        if tried[-1] > 2:
             raise error
-        return forward(input_ids=input_ids, **options)
+        return output
 
     monkeypatch.setattr(llama.hf, "forward", narrow)
-    with forward_passes(llama) as passes:
-        found = short_of_memory.measure(masks, "answer")
-    assert passes[0] == 4
-    assert max(passes[1:]) == 2
+    found = short_of_memory.measure(masks, "answer")
+    assert tried[0] == 4
+    assert max(tried[1:]) == 2
     assert_same(found, expected)
     assert count_hooks(llama.hf) == 0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from headsieve.measure.memory import keep_freed_memory
 from headsieve.measure.packing import Row
 from headsieve.models.knockout import gates, knockout
 from headsieve.models.reentry import enter_at, record_layer_inputs
@@ -48,12 +48,16 @@ class TokenScores:
     greedy: NDArray[np.bool_]
     margin: NDArray[np.float64]
 
+    def take(self, masks: NDArray[np.intp]) -> TokenScores:
+        """The scores of some masks, by their numbers."""
+        return TokenScores(self.log_prob[masks], self.greedy[masks], self.margin[masks])
+
 
 class Engine:
     """Runs one model over packed rows under masks.
 
-    Below the lowest layer in which a batch of masks knocks anything out, the model computes what
-    it computes unmodified. Those hidden states are kept for each row, and the batch starts there.
+    Below the lowest layer in which a mask knocks anything out, the model computes what it computes
+    unmodified. Those hidden states are kept for each row, and each mask's copy of it starts there.
 
     Parameters
     ----------
@@ -67,6 +71,8 @@ class Engine:
         self.reentry = reentry
         self._inputs: dict[Row, list[torch.Tensor]] = {}
         self._kept_bytes = 0
+        if model.device.type == "cpu":
+            keep_freed_memory()
 
     @torch.inference_mode()
     def score(self, row: Row, masks: NDArray[np.bool_]) -> TokenScores:
@@ -80,17 +86,22 @@ class Engine:
         model = self.model
         # Whoever trained it meanwhile may have left dropout on.
         model.hf.eval()
-        hidden: list[torch.Tensor] = []
-        lowest = lowest_layer(model.geometry, masks)
-        if self.reentry and lowest:
-            hidden = self._layer_inputs(row)
-        entry: AbstractContextManager[None] = nullcontext()
-        if hidden:
-            entry = enter_at(model.hf, lowest, hidden[lowest].expand(len(masks), -1, -1))
-        # A head that gives nothing is measured like any other: knocking it out has no effect.
-        with knockout(model.hf, model.geometry, masks, allow_mute=True), entry:
-            logits = row_logits(model, row, len(masks))
-        return _token_scores(logits, row)
+        inputs: list[torch.Tensor] = []
+        lowest = [lowest_layer(model.geometry, mask[None]) for mask in masks]
+        if self.reentry and any(lowest):
+            inputs = self._layer_inputs(row)
+        if not inputs:
+            # A head that gives nothing is measured like any other: its knockout has no effect.
+            with knockout(model.hf, model.geometry, masks, allow_mute=True):
+                return _token_scores(row_logits(model, row, len(masks)), row)
+        order = np.argsort(lowest, kind="stable")
+        entries = [lowest[number] for number in order]
+        with (
+            knockout(model.hf, model.geometry, masks[order], allow_mute=True, entries=entries),
+            enter_at(model.hf, entries, inputs),
+        ):
+            scores = _token_scores(row_logits(model, row, 1), row)
+        return scores.take(np.argsort(order))
 
     def gradient(self, row: Row, slopes: NDArray[np.float64]) -> NDArray[np.float64]:
         """Derivative of a weighted sum of log-probabilities with respect to a gate on each head.
@@ -165,14 +176,15 @@ def agree(one: NDArray[np.float64], other: NDArray[np.float64], dtype: str) -> b
 
 
 def check_masks(model: Model) -> NDArray[np.bool_]:
-    """Two masks under which different ways to compute the same are compared.
+    """Masks under which different ways to compute the same are compared.
 
-    Both knock out a head in the middle: there are layers below it to skip and layers above it to
-    compute. They are two because a batch of one hides what is not given for every row.
+    Two knock out a head in the middle: there are layers below it to skip and layers above it to
+    compute, and a batch of one would hide what is not given for every row. The third joins them at
+    the top.
     """
-    masks = np.zeros((2, len(model.geometry)), dtype=bool)
-    masks[:, len(model.geometry) // 2] = True
-    masks[1, -1] = True
+    masks = np.zeros((3, len(model.geometry)), dtype=bool)
+    masks[:2, len(model.geometry) // 2] = True
+    masks[1:, -1] = True
     return masks
 
 

@@ -1,9 +1,12 @@
-"""Going on in smaller batches when memory runs out."""
+"""Going on in smaller batches when memory runs out, and using memory again instead of anew."""
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import TypeVar
 
 import numpy as np
@@ -44,6 +47,25 @@ def halving(run: Callable[[Masks], Answer], masks: Masks) -> Iterator[tuple[slic
             continue
         yield part, answer
         start += size
+
+
+# Parameters of glibc's mallopt(3).
+_TRIM_THRESHOLD, _MMAP_MAX = -1, -4
+
+
+@cache
+def keep_freed_memory() -> None:
+    """Have the C library keep what this process frees, for its next allocation.
+
+    By default glibc gives large blocks back to the operating system at once, which then clears
+    every page of the next one: an eighth of the time that a small model is measured in on a CPU.
+    Other C libraries are left as they are.
+    """
+    if sys.platform == "linux":
+        library = ctypes.CDLL(None)
+        if hasattr(library, "gnu_get_libc_version"):
+            library.mallopt(_MMAP_MAX, 0)
+            library.mallopt(_TRIM_THRESHOLD, 2**31 - 1)
 
 
 def _is_out_of_memory(error: BaseException) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,12 @@ class KnockoutError(HeadsieveError):
 
 @contextmanager
 def knockout(
-    hf: nn.Module, geometry: Geometry, masks: NDArray[np.bool_], *, allow_mute: bool = False
+    hf: nn.Module,
+    geometry: Geometry,
+    masks: NDArray[np.bool_],
+    *,
+    allow_mute: bool = False,
+    entries: Sequence[int] | None = None,
 ) -> Iterator[None]:
     """Zero heads while the context lasts.
 
@@ -43,6 +49,9 @@ def knockout(
         One row for every row of the batches that run inside; a single row serves all.
     allow_mute : bool
         Whether the masked heads may give nothing but zeros already, so that nothing changes.
+    entries : sequence of int, optional
+        The layer at which each row enters the batch, ascending; by default all are there from the
+        first layer on.
 
     Raises
     ------
@@ -52,7 +61,11 @@ def knockout(
         `masks`, or if no forward pass ran at all.
     """
     masks = np.atleast_2d(np.asarray(masks, dtype=bool))
-    hooks = _layer_hooks(hf, geometry, masks, allow_mute=allow_mute)
+    present = {
+        layer.layer: len(masks) if entries is None else bisect_right(entries, layer.layer)
+        for layer in geometry.layers
+    }
+    hooks = _layer_hooks(hf, geometry, masks, present, allow_mute=allow_mute)
     handles: list[Any] = []
 
     def check(_module: nn.Module, _args: object, output: object) -> None:
@@ -207,7 +220,12 @@ def require_unmodified(hf: nn.Module, geometry: Geometry) -> None:
 
 
 def _layer_hooks(
-    hf: nn.Module, geometry: Geometry, masks: NDArray[np.bool_], *, allow_mute: bool
+    hf: nn.Module,
+    geometry: Geometry,
+    masks: NDArray[np.bool_],
+    present: dict[int, int],
+    *,
+    allow_mute: bool,
 ) -> list[_LayerHook]:
     if masks.shape[1] != len(geometry):
         raise HeadsieveError(
@@ -216,7 +234,7 @@ def _layer_hooks(
     hooks: list[_LayerHook] = []
     first = 0
     for layer in geometry.layers:
-        rows = masks[:, first : first + layer.heads]
+        rows = masks[: present[layer.layer], first : first + layer.heads]
         first += layer.heads
         if rows.any():
             device = next(hf.get_submodule(layer.projection).parameters()).device
