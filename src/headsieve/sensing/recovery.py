@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 from sklearn.linear_model import Lasso
 
 from headsieve.scores import Score
 from headsieve.sensing.problem import Columns, Ledger, Masks, to_masks
+from headsieve.sensing.uncertainty import posterior
 
 FloatArray = NDArray[np.float64]
 
@@ -150,34 +152,53 @@ def decode(ledger: Ledger, task: str, item_scores: ItemScores = floored) -> Floa
 
 
 def estimate(ledger: Ledger, rng: np.random.Generator) -> Effects:
-    """Effects of all heads, with intervals and selection probabilities by the bootstrap.
+    """Effects of all heads, with intervals and selection probabilities.
 
-    Masks and items are resampled together, `RESAMPLINGS` times.
+    Selection probabilities are shares of `RESAMPLINGS` resamplings of masks and items together.
     """
     problem = ledger.problem
     effects = {task: decode(ledger, task) for task in problem.tasks}
     effect = effects[problem.capability]
     data = _task_data(ledger.scores[problem.capability], problem.heads)
-    resampled = np.tile(effect, (RESAMPLINGS, 1))
     selected = np.zeros((RESAMPLINGS, problem.heads), dtype=bool)
     controls = np.array([effects[task] for task in problem.controls])
     worst = controls.min(axis=0) if len(controls) else np.full(problem.heads, np.nan)
+    low = high = effect
     if data is not None:
+        low, high = _intervals(data, effect)
         draws = resamplings(len(data.masks), len(data.base), rng)
         for number, (rows, columns) in enumerate(draws):
-            resampled[number] = data.effects(rows, columns)
-            selectivity = resampled[number] - np.fmin(worst, 0)
+            resampled = data.effects(rows, columns)
+            selectivity = resampled - np.fmin(worst, 0)
             best = np.argsort(selectivity, kind="stable")[: problem.set_size]
             selected[number, best] = selectivity[best] < 0
-    low, high = percentile_interval(resampled)
     return Effects(
-        effect,
-        np.minimum(low, effect),
-        np.maximum(high, effect),
-        selected.mean(axis=0),
-        worst,
-        _general(effect, high, controls),
+        effect, low, high, selected.mean(axis=0), worst, _general(effect, high, controls)
     )
+
+
+def _intervals(data: _TaskData, effect: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Ends of every head's interval.
+
+    A head that was knocked out alone: its effect, give or take what other items would say and
+    what effects of heads do not explain of the masks' scores. Any other: what the random-effects
+    model says of it. A head of which nothing is known costs no more than the worst mask.
+    """
+    base = data.base.mean()
+    changes = data.items.mean(axis=1) - base
+    known = np.full(len(effect), np.nan)
+    known[data.singles] = effect[data.singles]
+    others = posterior(data.masks, changes, known)
+    differences = data.single_items - data.base
+    centre, deviation = others.mean.copy(), others.deviation.copy()
+    centre[data.singles] = effect[data.singles]
+    deviation[data.singles] = np.sqrt(
+        differences.var(axis=1) / len(data.base) + others.unexplained**2
+    )
+    quantile = stats.norm.ppf((1 + _CONFIDENCE) / 2)
+    most = max(np.abs(changes).max(initial=0), np.abs(effect).max())
+    reach = np.where(np.isfinite(deviation), quantile * deviation, most)
+    return np.minimum(centre - reach, effect), np.maximum(centre + reach, effect)
 
 
 def resamplings(
