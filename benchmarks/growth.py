@@ -26,7 +26,7 @@ import transformers
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
-from headsieve.measure.items import ItemSet
+from headsieve.measure.items import ContinuationItems
 from headsieve.measure.journal import Journal
 from headsieve.measure.measurer import Measurer
 from headsieve.measure.packing import TokenSequence
@@ -125,7 +125,7 @@ class _Study:
         model = random_llama(size.layers, size.prompt + ANSWER_TOKENS)
         tokens = rng.integers(VOCABULARY, size=(size.items, size.prompt + ANSWER_TOKENS))
         sequences = tuple(TokenSequence(tuple(row), size.prompt) for row in tokens.tolist())
-        items = ItemSet("answer", sequences, (1,) * size.items, (0,) * size.items)
+        items = ContinuationItems("answer", sequences, (1,) * size.items, ((0,),) * size.items)
         self.measurer = Measurer(model, {"items": items}, Journal())
         # All different, because the journal would answer for a mask that comes again.
         drawn: set[tuple[int, ...]] = set()

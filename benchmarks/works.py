@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from headsieve.measure.items import ItemSet, tokenize
-from headsieve.tasks import Item, load_task
-from headsieve.tasks.task import Kind
+from headsieve.measure.items import ContinuationItems, Kind, Responses, tokenize
+from headsieve.tasks import Item
+from headsieve.tasks.builtin import load_builtin
 
 if TYPE_CHECKING:
     from headsieve.models.heads import Head
@@ -35,7 +35,7 @@ class Work:
     prefix : str
         Stands before every item's prompt.
     items : tuple of Item
-    item_set : ItemSet
+    item_set : ContinuationItems
         The same, tokenised.
     masks : ndarray of bool, shape (masks, heads)
     """
@@ -43,7 +43,7 @@ class Work:
     kind: Kind
     prefix: str
     items: tuple[Item, ...]
-    item_set: ItemSet
+    item_set: ContinuationItems
     masks: Masks
 
     def item_scores(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -55,12 +55,12 @@ class Work:
             Log-probability of each continuation of each item.
         """
         unused = np.zeros(len(sums))
-        return self.item_set.score(sums, unused.astype(bool), unused).log_prob
+        return self.item_set.score(Responses(sums, unused.astype(bool), unused)).log_prob
 
 
 def few_shot(model: Model) -> Work:
     """12 masks of 5 heads, 48 products behind 5 examples: short answers, one long prefix."""
-    prefix, items = load_task("multiplication").examples(SEED)
+    prefix, items = load_builtin("multiplication").examples(SEED)
     return _work(model, "answer", prefix, items[:48], _random_masks(model))
 
 
@@ -84,7 +84,7 @@ def no_prefix(model: Model) -> Work:
 
 def exhaustive(model: Model) -> Work:
     """Every head on its own, 16 products behind 5 examples."""
-    prefix, items = load_task("multiplication").examples(SEED)
+    prefix, items = load_builtin("multiplication").examples(SEED)
     return _work(model, "answer", prefix, items[:16], np.eye(len(model.geometry), dtype=bool))
 
 
@@ -116,6 +116,6 @@ def _random_masks(model: Model, count: int = 12, size: int = 5) -> Masks:
 
 def _passages(words: int) -> list[tuple[str, str]]:
     """The built-in passages of text in random order, each parted before its last words."""
-    _prefix, items = load_task("text").examples(SEED)
+    _prefix, items = load_builtin("text").examples(SEED)
     parts = [item.continuations[0].rstrip(".!?").rsplit(" ", words) for item in items]
     return [(passage, " " + " ".join(ending)) for passage, *ending in parts]

@@ -12,7 +12,7 @@ import torch
 from headsieve.errors import HeadsieveError
 from headsieve.models.loading import Model
 from headsieve.scoring import score
-from headsieve.tasks import load_task
+from headsieve.tasks.builtin import load_builtin
 from tests.taskfiles import write_task
 
 
@@ -45,7 +45,7 @@ def test_scores_with_and_without_heads(llama: Model) -> None:
 def by_hand(model: Model, name: str, limit: int) -> float:
     """Mean log-probability a token of passages of text, with transformers alone."""
     means = []
-    for item in load_task(name).examples(0)[1][:limit]:
+    for item in load_builtin(name).examples(0)[1][:limit]:
         tokens = model.tokenizer(item.continuations[0], return_tensors="pt")["input_ids"]
         with torch.inference_mode():
             predictions = model.hf(tokens).logits[0, :-1].log_softmax(-1)

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from headsieve.errors import HeadsieveError
-from headsieve.measure.items import ItemSet, tokenize
+from headsieve.measure.items import ContinuationItems, tokenize
 from headsieve.models.loading import Model, load_model
 from headsieve.progress import Progress
 from headsieve.results import Result
@@ -194,7 +194,7 @@ def test_search_items_held_out_items_and_examples_are_disjoint(
     measured: list[set[str]] = []
     examples: set[str] = set()
 
-    def spy(items: Any, prefix: str, kind: Any, tokenizer: Any) -> ItemSet:
+    def spy(items: Any, prefix: str, kind: Any, tokenizer: Any) -> ContinuationItems:
         item_set = tokenize(items, prefix, kind, tokenizer)
         texts = [tokenizer.decode(sequence.tokens) for sequence in item_set.sequences]
         lines = [text.splitlines() for text in texts]
@@ -202,7 +202,7 @@ def test_search_items_held_out_items_and_examples_are_disjoint(
         examples.update(line for one in lines for line in one[:-1])
         return item_set
 
-    monkeypatch.setattr("headsieve.workbench.tokenize", spy)
+    monkeypatch.setattr("headsieve.tasks.task.tokenize", spy)
     find(llama, "pairs.json", controls=[], seed=seed)
     search, held_out = measured
     assert (len(search), len(held_out), len(examples)) == (6, 6, 5)

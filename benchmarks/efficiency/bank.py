@@ -190,7 +190,6 @@ def _live(folder: Path) -> tuple[int, Measure, Measure]:
     bench = Workbench(
         model,
         tasks,
-        {},
         split_tasks(model, tasks, {}, seed=_ITEMS_SEED, limit=None),
         Journal(folder / "bank.sqlite"),
         batch_size="auto",

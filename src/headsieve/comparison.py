@@ -13,7 +13,8 @@ from headsieve.errors import HeadsieveError
 
 if TYPE_CHECKING:
     from headsieve.results import CapabilityResult, Interval
-    from headsieve.study import Study
+    from headsieve.scores import LOG_PROB
+from headsieve.study import Study
 
 
 @dataclass(frozen=True)
@@ -172,7 +173,7 @@ def _finding(run: str, name: str, result: CapabilityResult) -> Finding:
     drops = {
         control: one.drop
         for control, one in result.verification.controls.items()
-        if one.metric == "accuracy"
+        if one.metric != LOG_PROB
     }
     worst = max(drops, key=drops.__getitem__, default=None)
     return Finding(

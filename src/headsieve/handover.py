@@ -20,7 +20,8 @@ from headsieve.provenance import describe_model
 from headsieve.report.card import model_card
 from headsieve.report.figures import save_figures
 from headsieve.runs import run_folder
-from headsieve.tasks import load_task
+from headsieve.tasks import ItemTask
+from headsieve.tasks.builtin import load_builtin
 from headsieve.tasks.selection import by_name
 
 if TYPE_CHECKING:
@@ -199,12 +200,17 @@ def _capability(study: Study, name: str | None) -> str:
 
 
 def _mean_texts(study: Study | None, capability: str | None) -> list[str]:
-    """Texts over which mean outputs are taken: prompts with their right answers."""
+    """Texts over which mean outputs are taken: the capability's prompts with their right answers.
+
+    Plain text where there is no capability, or one that is not made of prompts and answers.
+    """
     seed, limit = 0, None
-    task = load_task(_MEAN_TASK)
+    task = load_builtin(_MEAN_TASK)
     if study is not None and capability is not None:
-        seed, limit = study.config.seed, study.config.limit
-        task = by_name(study.config.capabilities, {})[capability]
+        config = study.config
+        studied = by_name(config.capabilities, {}, config.harness)[capability]
+        if isinstance(studied, ItemTask):
+            task, seed, limit = studied, config.seed, config.limit
     split = task.split(seed, limit)
     return [split.prefix + item.prompt + item.continuations[item.correct] for item in split.search]
 

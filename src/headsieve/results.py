@@ -72,9 +72,16 @@ class Evaluations(_Part):
 
 
 class Claim(_Part):
-    """A task before and after the knockout, on held-out items; `drop` is the difference."""
+    """A task before and after the knockout, on held-out items; `drop` is the difference.
 
-    metric: Literal["accuracy", "log_prob"]
+    Attributes
+    ----------
+    metric : str
+        ``accuracy``, a share by another name (``acc_norm``, ``exact_match``), or ``log_prob``,
+        which is nats a token.
+    """
+
+    metric: str
     items: int
     baseline: float
     knocked_out: float
@@ -87,11 +94,13 @@ class TaskScore(_Part):
 
     Attributes
     ----------
+    metric : str
+        As that of `Claim`.
     ci : tuple of float
         95 % interval of the drop or, where nothing is knocked out, of the baseline.
     """
 
-    metric: Literal["accuracy", "log_prob"]
+    metric: str
     items: int
     baseline: float
     knocked_out: float | None

@@ -9,7 +9,7 @@ import sqlite3
 import tempfile
 import tomllib
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self, get_args
 
@@ -20,6 +20,7 @@ from headsieve.errors import HeadsieveError
 from headsieve.measure.journal import Journal
 from headsieve.scores import Score
 from headsieve.sensing.problem import Prior
+from headsieve.tasks.lm_eval.options import HarnessOptions
 
 STUDY_FILE = "study.toml"
 JOURNAL_FILE = "measurements.sqlite"
@@ -54,6 +55,11 @@ class Config:
         Changes what is refused, not what is measured, so it may differ on resuming.
     items : dict of str to str
         Fingerprint of each task's search and held-out items.
+    harness : HarnessOptions
+        How tasks of lm-evaluation-harness are asked.
+    documents : dict
+        For each task of lm-evaluation-harness, under ``search`` and ``held-out``, the numbers of
+        the documents of each of its data sets.
     """
 
     model: str
@@ -73,6 +79,8 @@ class Config:
     batch_size: int | str
     force: bool
     items: dict[str, str]
+    harness: HarnessOptions = HarnessOptions()
+    documents: dict[str, dict[str, dict[str, list[int]]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse what no study can have."""
@@ -102,9 +110,9 @@ class Config:
 
     def to_toml(self) -> str:
         """The text of ``study.toml``; options that were not given are left out."""
-        return tomli_w.dumps(
-            {name: value for name, value in asdict(self).items() if value is not None}
-        )
+        values = asdict(self)
+        values["harness"] = _given(values["harness"])
+        return tomli_w.dumps(_given(values))
 
     @classmethod
     def from_toml(cls, text: str) -> Self:
@@ -121,6 +129,8 @@ class Config:
             for name in ("capabilities", "controls"):
                 values[name] = tuple(values[name])
             values["items"] = dict(values["items"])
+            values["harness"] = HarnessOptions(**values.get("harness", {}))
+            values["documents"] = dict(values.get("documents", {}))
             return cls(**values)
         except (tomllib.TOMLDecodeError, TypeError, KeyError, ValueError) as error:
             raise HeadsieveError(
@@ -141,7 +151,13 @@ class Config:
             words += ["--limit", str(self.limit)]
         words += ["--device", self.device, "--dtype", self.dtype]
         words += ["--batch-size", str(self.batch_size)]
+        words += self.harness.words
         return shlex.join([*words, *(["--force"] if self.force else [])])
+
+
+def _given(values: dict[str, Any]) -> dict[str, Any]:
+    """Those values that are not None, for which TOML has no word."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
 @contextlib.contextmanager
@@ -242,7 +258,7 @@ def _refuse_changes(folder: Path, before: Config, config: Config) -> None:
     """Refuse to resume a study that would go on to measure something else."""
     old, new = asdict(before), asdict(config)
     for name, value in new.items():
-        if name not in ("force", "items") and old[name] != value:
+        if name not in ("force", "items", "documents") and old[name] != value:
             raise HeadsieveError(
                 f"The study in {folder} has {name} = {old[name]!r}, not {value!r}; resume it "
                 "with the options it was started with."

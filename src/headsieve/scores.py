@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
+from scipy.special import expit, logit
+
+# The metric of plain text: nats a token. All others are shares, 0 to 1.
+LOG_PROB = "log_prob"
 
 # One hopeless item cannot dominate a mean: no answer counts as less likely than exp(-12).
 LOG_PROB_FLOOR = -12.0
@@ -24,10 +27,11 @@ class Score:
     ----------
     log_prob : ndarray of float, shape (items,)
         Log-probability of the right answer, in nats: of the whole answer; for choices among the
-        choices; for plain text the mean over its tokens.
+        choices; for plain text the mean over its tokens. For what is only judged as right or
+        wrong, `value`.
     value : ndarray of float, shape (items,)
         The task's own metric: 1 for a right answer and 0 for a wrong one, or for plain text
-        `log_prob`.
+        `log_prob`. Where items count differently in a task's mean, times an item's weight.
     margin : ndarray of float, shape (items,)
         By how much the right answer is likelier than the best other one, in nats: the smallest
         such margin over an answer's tokens, or that over the other choices. Positive where the
@@ -62,3 +66,8 @@ class Score:
     def metric(self) -> float:
         """The claim metric: accuracy, or mean log-probability a token."""
         return float(self.value.mean())
+
+
+def margin_of(value: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Margins for answers that are only judged, 0 to 1: those whose `Score.smooth` is the value."""
+    return np.asarray(MARGIN_SCALE * logit(np.clip(value, 1e-6, 1 - 1e-6)))

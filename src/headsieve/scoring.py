@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from headsieve.errors import HeadsieveError
-from headsieve.measure.items import tokenize
 from headsieve.measure.journal import Journal
 from headsieve.measure.measurer import Measurer
 from headsieve.models.heads import Head
@@ -18,6 +17,7 @@ from headsieve.progress import Progress
 from headsieve.results import TaskScore
 from headsieve.scores import Score
 from headsieve.sensing.problem import to_masks
+from headsieve.tasks import HarnessOptions
 from headsieve.tasks.selection import by_name
 from headsieve.verify import claim, mean_interval
 from headsieve.workbench import task_words
@@ -34,6 +34,7 @@ def score(
     seed: int = 0,
     limit: int | None = None,
     batch_size: int | Literal["auto"] = "auto",
+    harness: HarnessOptions | None = None,
     progress: Progress | None = None,
 ) -> dict[str, TaskScore]:
     """Measure tasks on all their items but the few-shot examples.
@@ -42,14 +43,16 @@ def score(
     ----------
     model : Model
     tasks : sequence of str or path
-        Built-in names or task files.
+        Built-in names, task files, or ``lm-eval:NAME``.
     knockout : sequence of Head or str, optional
         Heads to knock out.
     seed : int
         Of the choice of few-shot examples, and of items where there is a limit.
     limit : int, optional
-        Items of each task at most.
+        Items of each task at most; of lm-evaluation-harness' tasks, the first so many documents.
     batch_size : int or "auto"
+    harness : HarnessOptions, optional
+        How tasks of lm-evaluation-harness are asked.
     progress : Progress, optional
 
     Returns
@@ -70,10 +73,8 @@ def score(
     columns = () if knockout is None else tuple(sorted(model.geometry.columns(knockout)))
     if knockout is not None and not columns:
         raise HeadsieveError("No heads to knock out were given.")
-    item_sets = {}
-    for name, task in by_name(task_words(tasks, "tasks"), {}).items():
-        prefix, items = task.examples(seed)
-        item_sets[name] = tokenize(items[:limit], prefix, task.kind, model.tokenizer)
+    named = by_name(task_words(tasks, "tasks"), {}, harness)
+    item_sets = {name: task.whole(model, seed, limit) for name, task in named.items()}
     measurer = Measurer(
         model,
         item_sets,
@@ -87,8 +88,7 @@ def score(
     results: dict[str, TaskScore] = {}
     for name, item_set in item_sets.items():
         before, *after = measurer.measure(masks, name)
-        metric = "log_prob" if item_set.kind == "text" else "accuracy"
-        results[name] = _task_score(metric, before, after[0] if after else None, rng)
+        results[name] = _task_score(item_set.metric, before, after[0] if after else None, rng)
     return results
 
 

@@ -44,6 +44,7 @@ from headsieve.runs import (
 from headsieve.sensing.problem import Columns, Prior, Problem, to_masks
 from headsieve.sensing.recovery import Effects
 from headsieve.sensing.strategies import Strategy, find_strategy, search
+from headsieve.tasks import HarnessOptions
 from headsieve.tasks.selection import select_tasks
 from headsieve.verify import RANDOM_SETS, mean_interval, verify
 from headsieve.workbench import Workbench, split_tasks, task_words
@@ -167,6 +168,7 @@ def locate(
     seed: int = 0,
     limit: int | None = None,
     batch_size: int | Literal["auto"] = "auto",
+    harness: HarnessOptions | None = None,
     out: Path | str | None = None,
     resume: bool = False,
     force: bool = False,
@@ -178,7 +180,7 @@ def locate(
     ----------
     model : Model
     capabilities : sequence of str or path
-        Built-in names or task files. Each is also a control for the others.
+        Built-in names, task files, or ``lm-eval:NAME``. Each is also a control for the others.
     controls : sequence of str or path, optional
         Tasks that should survive. By default the other capabilities, filled up to five from a
         fixed set of built-in tasks, and plain text.
@@ -198,6 +200,8 @@ def locate(
         Search items of each task at most, and held-out items too.
     batch_size : int or "auto"
         Masks measured in one forward pass.
+    harness : HarnessOptions, optional
+        How tasks of lm-evaluation-harness are asked.
     out : path, optional
         Run folder. Without it nothing is written, and an interrupted study cannot be resumed.
     resume : bool
@@ -224,7 +228,8 @@ def locate(
     require_unmodified(model.hf, model.geometry)
     capability_words = task_words(capabilities, "capabilities")
     control_words = None if controls is None else task_words(controls, "controls")
-    named, others = select_tasks(capability_words, control_words)
+    harness = harness or HarnessOptions()
+    named, others = select_tasks(capability_words, control_words, harness)
     config = Config(
         model=model.name,
         revision=model.revision,
@@ -243,20 +248,30 @@ def locate(
         batch_size=batch_size,
         force=force,
         items={},
+        harness=harness,
     )
-    item_sets = split_tasks(model, named, others, seed=seed, limit=limit)
-    fingerprints = {
-        name: "-".join(item_sets[f"{name} {part}"].fingerprint for part in ("search", "held-out"))
-        for name in (*named, *others)
-    }
-    config = replace(config, items=fingerprints)
+    items = split_tasks(model, named, others, seed=seed, limit=limit)
+    config = replace(
+        config,
+        items={
+            name: f"{own.search.fingerprint}-{own.held_out.fingerprint}"
+            for name, own in items.items()
+        },
+        documents={
+            name: {
+                part: {dataset: list(numbers) for dataset, numbers in datasets.items()}
+                for part, datasets in own.documents.items()
+            }
+            for name, own in items.items()
+            if own.documents
+        },
+    )
     folder = None if out is None else run_folder(out)
     with open_journal(folder, config, resume=resume) as journal:
         bench = Workbench(
             model,
             named,
-            others,
-            item_sets,
+            items,
             journal,
             batch_size=batch_size,
             progress=progress,
@@ -315,7 +330,6 @@ def _locate(bench: Workbench, config: Config, capability: str, strategy: Strateg
 
 
 def _problem(bench: Workbench, config: Config, capability: str) -> Problem:
-    in_nats = frozenset(name for name, metric in bench.metrics.items() if metric == "log_prob")
     return Problem(
         heads=len(bench.model.geometry),
         capability=capability,
@@ -323,7 +337,7 @@ def _problem(bench: Workbench, config: Config, capability: str) -> Problem:
         budget=config.budget,
         set_size=config.heads,
         seed=config.seed,
-        in_nats=in_nats,
+        in_nats=bench.searched_in_nats,
         prior=config.prior,
     )
 

@@ -41,7 +41,7 @@ def verify(
     selected : tuple of int
         The heads chosen.
     capability : str
-    metrics : mapping of str to {"accuracy", "log_prob"}
+    metrics : mapping of str to str
         Metric of the capability and of every control.
     heads : int
         Heads of the model.

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from scipy import stats
 
 from headsieve.errors import HeadsieveError
-from headsieve.measure.items import ItemSet, tokenize
 from headsieve.measure.journal import Journal
 from headsieve.measure.measurer import Measurer
 from headsieve.progress import Progress
-from headsieve.scores import Score
+from headsieve.scores import LOG_PROB, Score
 from headsieve.sensing.problem import Answer, AnyQuestion, GradientQuestion, Masks
 from headsieve.tasks import Task
+from headsieve.tasks.task import TaskItems
 
 if TYPE_CHECKING:
     from headsieve.models.loading import Model
 
-CONTROL_SEARCH_ITEMS = 24
-# Accuracy must be above chance by this much, at the lower end of its 95 % interval.
+# A capability's metric must be above chance by this much, at the lower end of its 95 % interval.
 _ABOVE_CHANCE = 0.1
 
 
@@ -49,7 +48,7 @@ def split_tasks(
     *,
     seed: int,
     limit: int | None,
-) -> dict[str, ItemSet]:
+) -> dict[str, TaskItems]:
     """Search and held-out items of every task, tokenised.
 
     Parameters
@@ -64,18 +63,12 @@ def split_tasks(
 
     Returns
     -------
-    dict of str to ItemSet
-        Under ``NAME search`` and ``NAME held-out``.
+    dict of str to TaskItems
     """
-    item_sets: dict[str, ItemSet] = {}
-    for name, task in {**capabilities, **controls}.items():
-        split = task.split(seed, limit)
-        search = split.search
-        if name in controls:
-            search = search[:CONTROL_SEARCH_ITEMS]
-        for part, items in (("search", search), ("held-out", split.held_out)):
-            item_sets[f"{name} {part}"] = tokenize(items, split.prefix, task.kind, model.tokenizer)
-    return item_sets
+    return {
+        name: task.item_sets(model, seed, limit, control=name in controls)
+        for name, task in {**capabilities, **controls}.items()
+    }
 
 
 class Workbench:
@@ -84,9 +77,10 @@ class Workbench:
     Parameters
     ----------
     model : Model
-    capabilities, controls : mapping of str to Task
-    item_sets : mapping of str to ItemSet
-        What `split_tasks` makes of them.
+    capabilities : collection of str
+        Names of those tasks that are no controls.
+    items : mapping of str to TaskItems
+        Of every task, capabilities first.
     journal : Journal
     batch_size : int or "auto"
         Masks in one forward pass.
@@ -96,27 +90,47 @@ class Workbench:
     def __init__(
         self,
         model: Model,
-        capabilities: Mapping[str, Task],
-        controls: Mapping[str, Task],
-        item_sets: Mapping[str, ItemSet],
+        capabilities: Collection[str],
+        items: Mapping[str, TaskItems],
         journal: Journal,
         *,
         batch_size: int | Literal["auto"],
         progress: Progress,
     ) -> None:
         self.model = model
-        self.capabilities = dict(capabilities)
-        self.tasks = {**capabilities, **controls}
-        self.metrics = {name: task.metric for name, task in self.tasks.items()}
+        self.capabilities = tuple(capabilities)
+        self.items = dict(items)
         self.journal = journal
         self.progress = progress
         self._measurer = Measurer(
             model,
-            item_sets,
+            {
+                name: item_set
+                for task, own in self.items.items()
+                for name, item_set in (
+                    (f"{task} search", own.search),
+                    (f"{task} held-out", own.held_out),
+                )
+            },
             journal,
             batch_size=batch_size,
             on_measured=lambda _name, count: progress.advance(count),
         )
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """Names of all tasks, capabilities first."""
+        return tuple(self.items)
+
+    @property
+    def metrics(self) -> dict[str, str]:
+        """The metric in which each task's claims are made."""
+        return {name: own.held_out.metric for name, own in self.items.items()}
+
+    @property
+    def searched_in_nats(self) -> frozenset[str]:
+        """Tasks whose search items have no metric but their log-probability."""
+        return frozenset(name for name, own in self.items.items() if own.search.metric == LOG_PROB)
 
     def search(self, masks: Masks, task: str) -> list[Score]:
         """Scores on search items, one a mask."""
@@ -138,17 +152,20 @@ class Workbench:
         Raises
         ------
         HeadsieveError
-            If a capability's accuracy is not clearly above chance and `force` is not set.
+            If a capability's metric is not clearly above chance and `force` is not set.
         """
         self.progress.stage("Unmodified model", len(self.tasks))
         nothing = np.zeros((1, len(self.model.geometry)), dtype=bool)
-        for name, task in self.tasks.items():
-            score = self.search(nothing, name)[0]
-            least = task.chance + _ABOVE_CHANCE
-            if task.kind == "text" or (lower := _lower_end(score)) >= least:
+        for name, own in self.items.items():
+            score, items, part = self.search(nothing, name)[0], own.search, "search"
+            if own.search.metric == LOG_PROB != own.held_out.metric:
+                # What is searched on says nothing of the metric, so what is claimed on must.
+                score, items, part = self.held_out(nothing, name)[0], own.held_out, "held-out"
+            least = items.chance + _ABOVE_CHANCE
+            if items.metric == LOG_PROB or (lower := _lower_end(score)) >= least:
                 continue
             what = (
-                f"{name}: the model's accuracy is {score.metric:.2f} on {len(score.value)} search "
+                f"{name}: the model's {items.metric} is {score.metric:.2f} on {len(items)} {part} "
                 f"items, not clearly above chance (its 95 % interval begins at {lower:.2f} and "
                 f"should at {least:.2f})"
             )
@@ -171,7 +188,8 @@ class Workbench:
 
 
 def _lower_end(score: Score) -> float:
-    """Lower end of the accuracy's 95 % interval (Wilson)."""
-    right = int(score.value.sum())
+    """Lower end of the metric's 95 % interval (Wilson)."""
+    # Shares of right answers count as answers do, whose variance theirs cannot exceed.
+    right = round(min(max(score.metric, 0.0), 1.0) * len(score.value))
     interval = stats.binomtest(right, len(score.value)).proportion_ci(method="wilson")
     return float(interval.low)

@@ -9,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from contest import TOLERANCE
 from flops import needed_flops
-from headsieve.measure.items import ItemSet
+from headsieve.measure.items import ContinuationItems
 from headsieve.models.loading import Model
 from peers import NotApplicableError, load_peer
 from works import WORKS
@@ -41,7 +41,7 @@ def test_no_prefix_no_cache(llama: Model) -> None:
 def test_needed_operations_are_those_of_a_plain_pass(llama: Model) -> None:
     work = WORKS["no-prefix"](llama)
     sequence = work.item_set.sequences[0]
-    one = ItemSet("answer", (sequence,), (1,), (0,))
+    one = ContinuationItems("answer", (sequence,), (1,), ((0,),))
     everything = np.ones((1, len(llama.geometry)), dtype=bool)
     length = len(sequence.tokens) - 1
     with FlopCounterMode(display=False) as counter, torch.inference_mode():
@@ -58,7 +58,7 @@ def test_needed_operations_are_those_of_a_plain_pass(llama: Model) -> None:
 
 def test_what_needs_no_second_time_is_not_counted_twice(llama: Model) -> None:
     work = WORKS["no-prefix"](llama)
-    again = ItemSet("answer", work.item_set.sequences * 2, (1,) * 48, (0,) * 48)
+    again = ContinuationItems("answer", work.item_set.sequences * 2, (1,) * 48, ((0,),) * 48)
     assert needed_flops(llama, replace(work, item_set=again)) == needed_flops(llama, work)
 
 

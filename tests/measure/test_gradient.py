@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from headsieve.measure.items import ItemSet
+from headsieve.measure.items import ItemSet, Responses
 from headsieve.measure.journal import Journal
 from headsieve.measure.measurer import Measurer
 from headsieve.models.knockout import gates
@@ -33,7 +33,7 @@ def gated_score(model: Model, items: ItemSet, head: int, gate: float) -> float:
             )
         )
     nothing = np.zeros(len(log_prob))
-    return items.score(np.array(log_prob), nothing.astype(bool), nothing).search
+    return items.score(Responses(np.array(log_prob), nothing.astype(bool), nothing)).search
 
 
 @pytest.mark.parametrize("family", CONFIGS)

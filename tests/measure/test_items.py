@@ -8,7 +8,7 @@ import tokenizers
 import transformers
 
 from headsieve.errors import HeadsieveError
-from headsieve.measure.items import tokenize
+from headsieve.measure.items import Responses, tokenize
 from headsieve.tasks import Item
 from tests.tiny import byte_tokenizer
 
@@ -25,7 +25,7 @@ def test_scored_is_what_follows_the_prompt() -> None:
 def test_plain_text_is_scored_from_its_second_token() -> None:
     items = tokenize([Item("", ("abc",))], "", "text", TOKENIZER)
     assert items.sequences[0].start == 1
-    score = items.score(np.array([-3.0]), np.array([True]), np.array([1.0]))
+    score = items.score(Responses(np.array([-3.0]), np.array([True]), np.array([1.0])))
     assert score.log_prob.tolist() == score.value.tolist() == [-1.5]
 
 
@@ -33,7 +33,9 @@ def test_a_choice_is_scored_against_the_others() -> None:
     items = tokenize(
         [Item("x", (" a", " b")), Item("y", (" a", " b", " c"), 2)], "", "choice", TOKENIZER
     )
-    score = items.score(np.log([0.3, 0.1, 0.2, 0.1, 0.1]), np.zeros(5, dtype=bool), np.zeros(5))
+    score = items.score(
+        Responses(np.log([0.3, 0.1, 0.2, 0.1, 0.1]), np.zeros(5, dtype=bool), np.zeros(5))
+    )
     np.testing.assert_allclose(score.log_prob, [math.log(0.75), math.log(0.25)])
     assert score.value.tolist() == [1.0, 0.0]
     np.testing.assert_allclose(score.margin, [math.log(3), math.log(0.5)])
@@ -41,7 +43,9 @@ def test_a_choice_is_scored_against_the_others() -> None:
 
 def test_an_answer_is_right_if_greedy_decoding_says_it() -> None:
     items = tokenize([Item("x", ("a",)), Item("y", ("b",))], "", "answer", TOKENIZER)
-    score = items.score(np.array([-0.1, -20.0]), np.array([True, False]), np.array([3.0, -4.0]))
+    score = items.score(
+        Responses(np.array([-0.1, -20.0]), np.array([True, False]), np.array([3.0, -4.0]))
+    )
     assert score.metric == 0.5
     assert score.smooth_accuracy == pytest.approx(0.5, abs=0.01)
     assert score.search == pytest.approx((-0.1 - 12) / 2)

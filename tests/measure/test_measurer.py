@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from headsieve.errors import HeadsieveError
-from headsieve.measure.items import ItemSet, tokenize
+from headsieve.measure.items import ContinuationItems, ItemSet, Responses, tokenize
 from headsieve.measure.journal import Journal
 from headsieve.measure.measurer import Measurer
 from headsieve.measure.packing import TokenSequence
@@ -52,7 +52,7 @@ LONG = {
 
 def measurer(
     model: Model,
-    item_sets: dict[str, ItemSet] = SHORT,
+    item_sets: Mapping[str, ItemSet] = SHORT,
     journal: Journal | None = None,
     batch_size: int | Literal["auto"] = "auto",
 ) -> Measurer:
@@ -75,7 +75,7 @@ def plainly(model: Model, masks: Masks, items: ItemSet) -> list[Score]:
             target = predictions.gather(1, targets[:, None])
             others = predictions.scatter(1, targets[:, None], -torch.inf).amax(1, keepdim=True)
             margins.append((target - others).min().item())
-        scores.append(items.score(np.array(totals), np.array(greedy), np.array(margins)))
+        scores.append(items.score(Responses(np.array(totals), np.array(greedy), np.array(margins))))
     return scores
 
 
@@ -117,7 +117,7 @@ def test_what_the_model_says_counts_as_right(model: Model, masks: Masks) -> None
     prompt = _TOKENIZER("q -> r\nab ->", return_tensors="pt")
     said = model.hf.generate(**prompt, max_new_tokens=3, do_sample=False)[0].tolist()
     sequence = TokenSequence(tuple(said), prompt["input_ids"].shape[1])
-    items = {"said": ItemSet("answer", (sequence,), (1,), (0,))}
+    items = {"said": ContinuationItems("answer", (sequence,), (1,), ((0,),))}
     (score,) = measurer(model, items).measure(masks[:1], "said")
     assert score.metric == 1
 

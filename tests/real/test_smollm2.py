@@ -21,7 +21,7 @@ from headsieve.measure.measurer import Measurer
 from headsieve.models.knockout import KnockoutError
 from headsieve.models.loading import Model, _bundled_gguf, load_model
 from headsieve.scoring import score
-from headsieve.tasks import load_task
+from headsieve.tasks.builtin import load_builtin
 from tests.tiny import count_hooks
 
 pytestmark = pytest.mark.real
@@ -119,7 +119,7 @@ def zeroed_values(model: Model, layer: int) -> Iterator[None]:
 
 
 def test_packed_scores_are_those_of_a_plain_loop(smollm2: Model) -> None:
-    task = load_task("antonym")
+    task = load_builtin("antonym")
     prefix, items = task.examples(0)
     item_set = tokenize(items[:6], prefix, task.kind, smollm2.tokenizer)
     measurer = Measurer(smollm2, {"antonym": item_set}, Journal(), batch_size=2)

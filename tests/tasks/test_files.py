@@ -9,12 +9,18 @@ from typing import Any
 import pytest
 
 from headsieve.errors import HeadsieveError
-from headsieve.tasks import Item, load_task
+from headsieve.tasks import Item, ItemTask, load_task
 
 INPUT, INPUT_2 = {"input": "hot", "output": "cold"}, {"input": "big", "output": "small"}
 ANSWER = {"prompt": "2 + 2 =", "answer": 4}
 CHOICE = {"prompt": "The sky is", "choices": ["green", " blue"], "answer": 1}
 TEXT = {"text": "Once upon a time."}
+
+
+def load(path: str) -> ItemTask:
+    task = load_task(path)
+    assert isinstance(task, ItemTask)
+    return task
 
 
 def write(folder: Path, content: Any, name: str = "mine.json") -> str:
@@ -35,7 +41,7 @@ def write(folder: Path, content: Any, name: str = "mine.json") -> str:
 def test_each_form_of_a_row(
     tmp_path: Path, row: dict[str, Any], kind: str, metric: str, item: Item
 ) -> None:
-    task = load_task(write(tmp_path, [row]))
+    task = load(write(tmp_path, [row]))
     assert (task.name, task.kind, task.metric, task.items) == ("mine", kind, metric, (item,))
 
 
@@ -43,20 +49,20 @@ def test_json_lines_and_a_list_give_the_same(tmp_path: Path) -> None:
     # A line separator inside a text is legal JSON and ends no line.
     rows = [INPUT, INPUT_2, {"input": "a\u2028b", "output": "c"}]
     lines = "\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
-    listed = load_task(write(tmp_path, rows))
-    assert load_task(write(tmp_path, lines + "\n\n", "mine.jsonl")).items == listed.items
+    listed = load(write(tmp_path, rows))
+    assert load(write(tmp_path, lines + "\n\n", "mine.jsonl")).items == listed.items
 
 
 def test_a_byte_order_mark_does_not_matter(tmp_path: Path) -> None:
-    assert load_task(write(tmp_path, "\ufeff" + json.dumps([INPUT]))).items
+    assert load(write(tmp_path, "\ufeff" + json.dumps([INPUT]))).items
 
 
 def test_the_object_form_sets_template_and_shots(tmp_path: Path) -> None:
     content = {"template": "The opposite of {input} is {output}", "shots": 2, "description": "d"}
-    task = load_task(write(tmp_path, content | {"items": [INPUT, INPUT_2]}))
+    task = load(write(tmp_path, content | {"items": [INPUT, INPUT_2]}))
     assert task.items[0] == Item("The opposite of hot is", (" cold\n",))
     assert (task.shots, task.description) == (2, "d")
-    assert load_task(write(tmp_path, [INPUT])).shots == 5
+    assert load(write(tmp_path, [INPUT])).shots == 5
 
 
 @pytest.mark.parametrize(
@@ -67,12 +73,12 @@ def test_the_delimiter_fills_a_missing_space(
     tmp_path: Path, delimiter: str, prompt: str, answer: str, continuation: str
 ) -> None:
     row = {"prompt": prompt, "answer": answer}
-    task = load_task(write(tmp_path, {"delimiter": delimiter, "items": [row]}))
+    task = load(write(tmp_path, {"delimiter": delimiter, "items": [row]}))
     assert task.items[0].continuations == (continuation,)
 
 
 def test_repeated_rows_are_left_out(tmp_path: Path) -> None:
-    assert len(load_task(write(tmp_path, [INPUT, INPUT_2, INPUT])).items) == 2
+    assert len(load(write(tmp_path, [INPUT, INPUT_2, INPUT])).items) == 2
 
 
 @pytest.mark.parametrize(
@@ -118,31 +124,31 @@ def test_a_wrong_file_is_told_with_line_and_field(
     tmp_path: Path, content: Any, message: str
 ) -> None:
     with pytest.raises(HeadsieveError, match=rf"mine\.json.*{message}"):
-        load_task(write(tmp_path, content))
+        load(write(tmp_path, content))
 
 
 def test_json_lines_errors_name_the_line(tmp_path: Path) -> None:
     path = write(tmp_path, json.dumps(INPUT) + "\n\n{broken", "mine.jsonl")
     with pytest.raises(HeadsieveError, match=r"mine\.jsonl line 3: not valid JSON"):
-        load_task(path)
+        load(path)
 
 
 def test_files_that_cannot_be_read_are_told(tmp_path: Path) -> None:
     with pytest.raises(HeadsieveError, match="No task file at"):
-        load_task(str(tmp_path / "absent.json"))
+        load(str(tmp_path / "absent.json"))
     (tmp_path / "latin.json").write_bytes(b'[{"text": "caf\xe9"}]')
     with pytest.raises(HeadsieveError, match=r"not UTF-8 text \(byte 14\)"):
-        load_task(str(tmp_path / "latin.json"))
+        load(str(tmp_path / "latin.json"))
 
 
 def test_a_misspelt_task_gets_a_suggestion() -> None:
     with pytest.raises(HeadsieveError, match="did you mean antonym"):
-        load_task("antonmy")
+        load("antonmy")
 
 
 def test_a_path_may_begin_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, [INPUT])
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert load_task("~/mine.json").items
+    assert load("~/mine.json").items
     with pytest.raises(HeadsieveError, match="No task file at ~nobody-of-this-name/mine"):
-        load_task("~nobody-of-this-name/mine.json")
+        load("~nobody-of-this-name/mine.json")

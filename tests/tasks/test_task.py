@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headsieve.errors import HeadsieveError
-from headsieve.tasks import Item, Task
+from headsieve.tasks import Item, ItemTask
 
 
-def task(items: int, shots: int = 5) -> Task:
-    return Task("t", "answer", tuple(Item(f"<{n}>", ("x\n",)) for n in range(items)), shots)
+def task(items: int, shots: int = 5) -> ItemTask:
+    return ItemTask("t", "answer", tuple(Item(f"<{n}>", ("x\n",)) for n in range(items)), shots)
 
 
 @given(st.integers(20, 300), st.integers(0, 6), st.integers(0, 9), st.none() | st.integers(5, 200))
@@ -60,4 +60,4 @@ def test_too_few_items_are_told(items: int, limit: int | None, message: str) -> 
 def test_a_name_that_is_no_unicode_can_be_split() -> None:
     # What a C locale makes of the bytes of a file name.
     items = tuple(Item(str(number), ("x",)) for number in range(20))
-    assert Task("\udcc3\udca4", "answer", items).split(0).search
+    assert ItemTask("\udcc3\udca4", "answer", items).split(0).search

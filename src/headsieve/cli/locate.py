@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from headsieve.cli.options import add_measuring, load, words
+from headsieve.cli.options import add_harness, add_measuring, harness, load, words
 from headsieve.cli.output import show
 
 
@@ -16,7 +16,8 @@ def add_locate(commands: Any) -> None:
         "locate",
         help="find the heads of capabilities and confirm them on held-out items",
         description="Find the heads that each CAPABILITY depends on, and confirm them on held-out "
-        "items against controls and random sets. A CAPABILITY is a built-in task or a task file.",
+        "items against controls and random sets. A CAPABILITY is a built-in task, a task "
+        "file, or lm-eval:NAME.",
     )
     command.add_argument("capabilities", nargs="+", metavar="CAPABILITY")
     command.add_argument(
@@ -65,6 +66,7 @@ def add_locate(commands: Any) -> None:
         "--force", action="store_true", help="search even for what the model hardly can"
     )
     add_measuring(command, "search items of a task at most, and held-out items too")
+    add_harness(command)
     command.set_defaults(run=_locate)
 
 
@@ -78,7 +80,7 @@ def _locate(options: argparse.Namespace) -> None:
 
     controls = _controls(options.controls)
     # What is wrong with the tasks can be said before the model is loaded.
-    capabilities, _ = select_tasks(options.capabilities, controls)
+    capabilities, _ = select_tasks(options.capabilities, controls, harness(options))
     if options.out is None:
         options.out = Path("runs") / "-".join(file_names(capabilities).values())
     options.out = run_folder(options.out)
@@ -96,6 +98,7 @@ def _locate(options: argparse.Namespace) -> None:
             seed=options.seed,
             limit=options.limit,
             batch_size=options.batch_size,
+            harness=harness(options),
             out=options.out,
             resume=options.resume,
             force=options.force,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from headsieve.models.loading import Model
+    from headsieve.tasks import HarnessOptions
 
 
 def add_model(command: argparse.ArgumentParser) -> None:
@@ -44,6 +45,33 @@ def add_measuring(command: argparse.ArgumentParser, limit: str) -> None:
         help="masks in one forward pass, or auto (%(default)s)",
     )
     command.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def add_harness(command: argparse.ArgumentParser) -> None:
+    """Add the options of lm-evaluation-harness' tasks, which mean what they mean there."""
+    group = command.add_argument_group("tasks of lm-evaluation-harness (lm-eval:NAME)")
+    group.add_argument("--include-path", metavar="DIR", help="a folder with more task files (YAML)")
+    group.add_argument(
+        "--num-fewshot", type=int, metavar="N", help="few-shot examples before each document"
+    )
+    group.add_argument(
+        "--apply-chat-template",
+        action="store_true",
+        help="prompts go through the model's chat template",
+    )
+    group.add_argument("--system-instruction", metavar="TEXT", help="stands before each prompt")
+
+
+def harness(options: argparse.Namespace) -> HarnessOptions:
+    """How tasks of lm-evaluation-harness are asked."""
+    from headsieve.tasks import HarnessOptions
+
+    return HarnessOptions(
+        include_path=options.include_path,
+        num_fewshot=options.num_fewshot,
+        apply_chat_template=options.apply_chat_template,
+        system_instruction=options.system_instruction,
+    )
 
 
 def _batch_size(text: str) -> int | str:

@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import Any
 
-from headsieve.cli.options import add_measuring, load, words
+from headsieve.cli.options import add_harness, add_measuring, harness, load, words
 from headsieve.cli.output import show
 
 
@@ -15,12 +15,13 @@ def add_score(commands: Any) -> None:
     command = commands.add_parser(
         "score",
         help="measure tasks, with or without heads knocked out",
-        description="Measure each TASK (a built-in task or a task file), unmodified and, with "
+        description="Measure each TASK (a built-in task, a task file, or lm-eval:NAME), unmodified and, with "
         "--knockout, without some heads.",
     )
     command.add_argument("tasks", nargs="+", metavar="TASK")
     command.add_argument("--knockout", metavar="L13H4,L20H8", help="heads to knock out")
     add_measuring(command, "items of a task at most")
+    add_harness(command)
     command.set_defaults(run=_score)
 
 
@@ -30,7 +31,7 @@ def _score(options: argparse.Namespace) -> None:
     from headsieve.scoring import score
     from headsieve.tasks.selection import by_name
 
-    by_name(options.tasks, {})  # as for locate, before the model is loaded
+    by_name(options.tasks, {}, harness(options))  # as for locate, before the model is loaded
     with ConsoleProgress() as progress:
         progress.note(f"Loading {options.model} ...")
         results = score(
@@ -40,6 +41,7 @@ def _score(options: argparse.Namespace) -> None:
             seed=options.seed,
             limit=options.limit,
             batch_size=options.batch_size,
+            harness=harness(options),
             progress=progress,
         )
     if options.json:

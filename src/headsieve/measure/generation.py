@@ -14,6 +14,7 @@ from transformers import DynamicCache
 
 from headsieve.errors import HeadsieveError
 from headsieve.measure.engine import agree, attention_cost, check_masks, row_logits
+from headsieve.measure.items import Continuation
 from headsieve.measure.memory import halving
 from headsieve.measure.packing import Row, TokenSequence, pack
 from headsieve.models.knockout import KnockoutError, knockout
@@ -32,25 +33,6 @@ _ROWS_AT_ONCE = {"cpu": 128, "cuda": 512}
 _ENDED_SHARE = 0.125
 
 
-@dataclass(frozen=True)
-class Continuation:
-    """What the model said after a prompt.
-
-    Attributes
-    ----------
-    tokens : tuple of int
-        Those of the stop string included, but not the token that ends a text.
-    text : str
-        Up to the first stop string.
-    ended : bool
-        Whether it ended by itself or at a stop string, rather than at the limit.
-    """
-
-    tokens: tuple[int, ...]
-    text: str
-    ended: bool
-
-
 def encode_prompt(tokenizer: Any, text: str) -> tuple[int, ...]:
     """Tokens of a prompt, with exactly one begin-of-text token where the tokenizer has one.
 
@@ -59,6 +41,11 @@ def encode_prompt(tokenizer: Any, text: str) -> tuple[int, ...]:
     begin = tokenizer.bos_token
     written = bool(begin) and text.startswith(begin)
     return tuple(tokenizer(text, add_special_tokens=not written)["input_ids"])
+
+
+def default_rows(model: Model) -> int:
+    """Rows (prompts times masks) that are best decoded in one batch."""
+    return _ROWS_AT_ONCE.get(model.device.type, _ROWS_AT_ONCE["cuda"])
 
 
 class Generator:
@@ -97,8 +84,7 @@ class Generator:
         self.prompts = [tuple(prompt) for prompt in prompts]
         self.max_new_tokens = max_new_tokens
         self.stop = tuple(stop)
-        default = _ROWS_AT_ONCE.get(model.device.type, _ROWS_AT_ONCE["cuda"])
-        self._most = default if rows_at_once is None else rows_at_once
+        self._most = default_rows(model) if rows_at_once is None else rows_at_once
         self._prefills: dict[int, _Prefill] = {}
         if max_new_tokens < 1 or self._most < 1:
             raise HeadsieveError("At least one new token and one row at once are needed.")
@@ -305,7 +291,7 @@ def _decode(
     model: Model, batch: _Batch, max_new_tokens: int, stop: Sequence[str]
 ) -> list[Continuation]:
     """Decode a batch to its end; one continuation for each of its rows."""
-    ends = _end_tokens(model)
+    ends = end_tokens(model)
     said: list[list[int]] = [[] for _ in batch.masks]
     found: dict[int, Continuation] = {}
     rows = list(range(len(said)))
@@ -339,9 +325,8 @@ def _cut(tokenizer: Any, tokens: Sequence[int], stop: Sequence[str]) -> tuple[st
     return (text[: min(places)], True) if places else (text, False)
 
 
-def _end_tokens(model: Model) -> frozenset[int]:
-    """Tokens that end a text."""
+def end_tokens(model: Model) -> frozenset[int]:
+    """Tokens that end a text: those the model's configuration names, and the tokenizer's own."""
     given = model.hf.generation_config.eos_token_id
-    if given is None:
-        return frozenset()
-    return frozenset([given] if isinstance(given, int) else given)
+    named = [given] if given is None or isinstance(given, int) else given
+    return frozenset({*named, model.tokenizer.eos_token_id} - {None})

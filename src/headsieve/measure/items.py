@@ -1,91 +1,117 @@
-"""Items as token sequences, and item scores from token scores."""
+"""What is measured of a task: an item set, and item scores from what the model says of it."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import softmax
+from scipy.special import logsumexp, softmax
 
 from headsieve.errors import HeadsieveError
 from headsieve.measure.packing import TokenSequence
-from headsieve.scores import LOG_PROB_FLOOR, Score
-from headsieve.tasks.task import Item, Kind
+from headsieve.scores import LOG_PROB, LOG_PROB_FLOOR, Score, margin_of
+
+if TYPE_CHECKING:
+    from headsieve.tasks.task import Item
+
+Kind = Literal["answer", "choice", "text"]
 
 
 @dataclass(frozen=True)
-class ItemSet:
-    """Items of one task, tokenised for one model.
+class Prompt:
+    """Tokens to be continued greedily.
 
     Attributes
     ----------
-    kind : {"answer", "choice", "text"}
-    sequences : tuple of TokenSequence
-        One for each continuation of each item, items in order.
-    counts : tuple of int
-        Continuations of each item.
-    correct : tuple of int
-        The right one of each.
-    fingerprint : str
-        Changes when anything that is measured changes.
+    tokens : tuple of int
+    max_new_tokens : int
+    stop : tuple of str
+        The continuation ends before the first of these.
     """
 
-    kind: Kind
-    sequences: tuple[TokenSequence, ...]
-    counts: tuple[int, ...]
-    correct: tuple[int, ...]
-    fingerprint: str = field(init=False)
+    tokens: tuple[int, ...]
+    max_new_tokens: int
+    stop: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        content = [
-            self.kind,
-            self.counts,
-            self.correct,
-            [(sequence.tokens, sequence.start) for sequence in self.sequences],
-        ]
-        digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
-        object.__setattr__(self, "fingerprint", digest)
+
+@dataclass(frozen=True)
+class Continuation:
+    """What the model said after a prompt.
+
+    Attributes
+    ----------
+    tokens : tuple of int
+        Those of the stop string included, but not the token that ends a text.
+    text : str
+        Up to the first stop string.
+    ended : bool
+        Whether it ended by itself or at a stop string, rather than at the limit.
+    """
+
+    tokens: tuple[int, ...]
+    text: str
+    ended: bool
+
+
+@dataclass(frozen=True)
+class Responses:
+    """What the model says of an item set under one mask.
+
+    Attributes
+    ----------
+    log_prob : ndarray of float64, shape (sequences,)
+        Sum over the scored tokens of each sequence, in nats.
+    greedy : ndarray of bool, shape (sequences,)
+        Whether greedy decoding says every scored token.
+    margin : ndarray of float64, shape (sequences,)
+        Smallest margin of a scored token, in nats.
+    continuations : tuple of Continuation
+        One for each prompt.
+    """
+
+    log_prob: NDArray[np.float64]
+    greedy: NDArray[np.bool_]
+    margin: NDArray[np.float64]
+    continuations: tuple[Continuation, ...] = ()
+
+
+class ItemSet(Protocol):
+    """Items of one task, tokenised for one model.
+
+    The measurer computes log-probabilities of `sequences` and continuations of `prompts` under
+    each mask; either may be empty. `score` makes item scores of them.
+    """
+
+    @property
+    def sequences(self) -> tuple[TokenSequence, ...]:
+        """Texts to be scored."""
+
+    @property
+    def prompts(self) -> tuple[Prompt, ...]:
+        """Prompts to be continued."""
+
+    @property
+    def metric(self) -> str:
+        """What `Score.value` is: ``accuracy``, ``exact_match``, or ``log_prob`` (nats a token)."""
+
+    @property
+    def chance(self) -> float:
+        """The metric of blind guessing."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes when anything that is measured changes."""
 
     def __len__(self) -> int:
-        return len(self.counts)
+        """Number of items."""
 
-    def score(
-        self,
-        log_prob: NDArray[np.float64],
-        greedy: NDArray[np.bool_],
-        margin: NDArray[np.float64],
-    ) -> Score:
-        """Item scores from sequence scores.
-
-        Parameters
-        ----------
-        log_prob : ndarray of float64, shape (sequences,)
-            Sum over the scored tokens of each sequence.
-        greedy : ndarray of bool, shape (sequences,)
-            Whether greedy decoding says every scored token.
-        margin : ndarray of float64, shape (sequences,)
-            Smallest margin of a scored token.
-        """
-        if self.kind == "text":
-            lengths = [len(sequence.tokens) - sequence.start for sequence in self.sequences]
-            mean = log_prob / lengths
-            return Score(mean, mean, np.zeros_like(mean))
-        if self.kind == "answer":
-            return Score(log_prob, greedy.astype(float), margin)
-        ends = np.cumsum(self.counts)
-        choices = np.split(log_prob, ends[:-1])
-        best = [values.argmax() for values in choices]
-        right = np.zeros(len(choices))
-        margins = np.zeros(len(choices))
-        for number, (values, correct) in enumerate(zip(choices, self.correct, strict=True)):
-            right[number] = values[correct] - np.logaddexp.reduce(values)
-            margins[number] = values[correct] - np.delete(values, correct).max()
-        return Score(right, np.equal(best, self.correct).astype(float), margins)
+    def score(self, responses: Responses) -> Score:
+        """Item scores from what the model says under one mask."""
 
     def slopes(self, log_prob: NDArray[np.float64]) -> NDArray[np.float64]:
         """Derivative of the search score with respect to each sequence's log-probability.
@@ -97,28 +123,259 @@ class ItemSet:
         Returns
         -------
         ndarray of float64, shape (sequences,)
+
+        Raises
+        ------
+        HeadsieveError
+            If the search score is no function of log-probabilities.
         """
+
+
+def fingerprint(*content: Any) -> str:
+    """Sixteen characters that change with the content, which JSON can write."""
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class ContinuationItems:
+    """Items whose score follows from the log-probabilities of given continuations.
+
+    Attributes
+    ----------
+    kind : {"answer", "choice", "text"}
+    sequences : tuple of TokenSequence
+        One for each continuation of each item, items in order. A text may come in several parts.
+    counts : tuple of int
+        Continuations of each item.
+    correct : tuple of tuple of int
+        The right ones of each.
+    """
+
+    kind: Kind
+    sequences: tuple[TokenSequence, ...]
+    counts: tuple[int, ...]
+    correct: tuple[tuple[int, ...], ...]
+    fingerprint: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        digest = fingerprint(
+            self.kind,
+            self.counts,
+            [right[0] if len(right) == 1 else right for right in self.correct],
+            [(sequence.tokens, sequence.start) for sequence in self.sequences],
+        )
+        object.__setattr__(self, "fingerprint", digest)
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    @property
+    def prompts(self) -> tuple[Prompt, ...]:
+        """None."""
+        return ()
+
+    @property
+    def metric(self) -> str:
+        """``accuracy``, or ``log_prob`` for plain text."""
+        return LOG_PROB if self.kind == "text" else "accuracy"
+
+    @property
+    def chance(self) -> float:
+        """For choices, the mean share of right ones."""
+        if self.kind != "choice":
+            return 0.0
+        shares = [
+            len(right) / count for right, count in zip(self.correct, self.counts, strict=True)
+        ]
+        return float(np.mean(shares))
+
+    def score(self, responses: Responses) -> Score:
+        """Item scores from sequence scores."""
+        log_prob = responses.log_prob
         if self.kind == "text":
-            lengths = [len(sequence.tokens) - sequence.start for sequence in self.sequences]
-            item_slopes = [np.array([1 / length]) for length in lengths]
+            mean = self._by_item(log_prob, np.add) / self._lengths()
+            return Score(mean, mean, np.zeros_like(mean))
+        if self.kind == "answer":
+            return Score(log_prob, responses.greedy.astype(float), responses.margin)
+        right = np.zeros(len(self))
+        value = np.zeros(len(self))
+        margin = np.zeros(len(self))
+        for number, (values, correct) in enumerate(self._choices(log_prob)):
+            others = np.delete(values, correct)
+            best_right = values[correct].max(initial=-np.inf)
+            right[number] = logsumexp(values[correct]) - logsumexp(values) if correct else -np.inf
+            value[number] = values.argmax() in correct
+            margin[number] = best_right - others.max(initial=-np.inf)
+        return Score(right, value, margin)
+
+    def slopes(self, log_prob: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Derivative of the search score with respect to each sequence's log-probability."""
+        if self.kind == "text":
+            slopes = np.repeat(1 / self._lengths(), self.counts)
         elif self.kind == "answer":
-            item_slopes = [np.ones(1) for _ in self.sequences]
+            slopes = np.ones(len(self.sequences))
         else:
-            ends = np.cumsum(self.counts)
             item_slopes = []
-            for values, correct in zip(np.split(log_prob, ends[:-1]), self.correct, strict=True):
+            for values, correct in self._choices(log_prob):
                 slope = -softmax(values)
-                slope[correct] += 1
+                if correct:
+                    slope[correct] += softmax(values[correct])
                 item_slopes.append(slope)
-        score = self.score(log_prob, np.zeros(len(log_prob), dtype=bool), np.zeros(len(log_prob)))
+            slopes = np.concatenate(item_slopes)
+        unused = np.zeros(len(log_prob))
+        score = self.score(Responses(log_prob, unused.astype(bool), unused))
         # The score of an item at the floor does not move.
         moves = score.log_prob > LOG_PROB_FLOOR
+        return np.asarray(slopes * np.repeat(moves, self.counts) / len(self))
+
+    def _by_item(self, values: NDArray[Any], reduction: np.ufunc) -> NDArray[Any]:
+        """Sequence values brought together item by item."""
+        starts = np.cumsum((0, *self.counts[:-1]))
+        return np.asarray(reduction.reduceat(values, starts))
+
+    def _lengths(self) -> NDArray[np.int64]:
+        """Scored tokens of each item."""
+        lengths = [len(sequence.tokens) - sequence.start for sequence in self.sequences]
+        return self._by_item(np.array(lengths), np.add)
+
+    def _choices(
+        self, log_prob: NDArray[np.float64]
+    ) -> list[tuple[NDArray[np.float64], list[int]]]:
+        """For each item, the values of its choices and the right ones."""
+        parts = np.split(log_prob, np.cumsum(self.counts)[:-1])
+        return [(part, list(right)) for part, right in zip(parts, self.correct, strict=True)]
+
+
+@dataclass(frozen=True, eq=False)
+class GenerationItems:
+    """Items that the model must continue, and a judge of what it says.
+
+    Attributes
+    ----------
+    prompts : tuple of Prompt
+        One for each item.
+    judge : callable
+        The metric of each item, 0 to 1, from all items' continuations under one mask.
+    rules : str
+        What the verdicts depend on beside the continuations (reference answers, version of the
+        judge); a part of the fingerprint.
+    metric : str
+    """
+
+    prompts: tuple[Prompt, ...]
+    judge: Callable[[Sequence[Continuation]], Sequence[float]]
+    rules: str
+    metric: str = "accuracy"
+    chance: float = 0.0
+    sequences: tuple[TokenSequence, ...] = ()
+    fingerprint: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        prompts = [(one.tokens, one.max_new_tokens, one.stop) for one in self.prompts]
+        object.__setattr__(self, "fingerprint", fingerprint(prompts, self.rules, self.metric))
+
+    def __len__(self) -> int:
+        return len(self.prompts)
+
+    def score(self, responses: Responses) -> Score:
+        """The judge's verdicts, which stand for log-probabilities and margins too."""
+        value = np.asarray(self.judge(responses.continuations), dtype=np.float64)
+        return Score(value, value, margin_of(value))
+
+    def slopes(self, log_prob: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Refuse: what is said is no smooth function of anything."""
+        raise no_gradient()
+
+
+@dataclass(frozen=True, eq=False)
+class JoinedItems:
+    """Item sets measured as one.
+
+    Attributes
+    ----------
+    parts : tuple of ItemSet
+        All with the same metric.
+    weights : ndarray of float64, shape (items,), mean 1
+        Of each item in the mean of the metric; its value is multiplied by it.
+    """
+
+    parts: tuple[ItemSet, ...]
+    weights: NDArray[np.float64]
+    sequences: tuple[TokenSequence, ...] = field(init=False)
+    prompts: tuple[Prompt, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        sequences = tuple(one for part in self.parts for one in part.sequences)
+        prompts = tuple(one for part in self.parts for one in part.prompts)
+        object.__setattr__(self, "sequences", sequences)
+        object.__setattr__(self, "prompts", prompts)
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+    @property
+    def metric(self) -> str:
+        """That of all parts."""
+        return self.parts[0].metric
+
+    @property
+    def chance(self) -> float:
+        """The mean over the items, weighted as the metric is."""
+        chances = np.repeat(
+            [part.chance for part in self.parts], [len(part) for part in self.parts]
+        )
+        return float((self.weights * chances).mean())
+
+    @property
+    def fingerprint(self) -> str:
+        """That of all parts and of the weights."""
+        return fingerprint([part.fingerprint for part in self.parts], self.weights.tolist())
+
+    def score(self, responses: Responses) -> Score:
+        """Item scores of all parts."""
+        scores = []
+        first, first_prompt = 0, 0
+        for part in self.parts:
+            own = slice(first, first + len(part.sequences))
+            said = slice(first_prompt, first_prompt + len(part.prompts))
+            first, first_prompt = own.stop, said.stop
+            scores.append(
+                part.score(
+                    Responses(
+                        responses.log_prob[own],
+                        responses.greedy[own],
+                        responses.margin[own],
+                        responses.continuations[said],
+                    )
+                )
+            )
+        return Score(
+            np.concatenate([score.log_prob for score in scores]),
+            self.weights * np.concatenate([score.value for score in scores]),
+            np.concatenate([score.margin for score in scores]),
+        )
+
+    def slopes(self, log_prob: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Derivative of the search score with respect to each sequence's log-probability."""
+        ends = np.cumsum([len(part.sequences) for part in self.parts])
+        own = np.split(log_prob, ends[:-1])
         return np.concatenate(
-            [slope * move / len(self) for slope, move in zip(item_slopes, moves, strict=True)]
+            [
+                part.slopes(values) * len(part) / len(self)
+                for part, values in zip(self.parts, own, strict=True)
+            ]
         )
 
 
-def tokenize(items: Sequence[Item], prefix: str, kind: Kind, tokenizer: Any) -> ItemSet:
+def no_gradient() -> HeadsieveError:
+    """The error of an item set whose search score has no derivative."""
+    return HeadsieveError(
+        "What a model says has no gradient; search without one (--prior none and another strategy "
+        "than attribution)."
+    )
+
+
+def tokenize(items: Sequence[Item], prefix: str, kind: Kind, tokenizer: Any) -> ContinuationItems:
     """Tokenise items behind their few-shot examples.
 
     Prompt and continuation are tokenised as one text, and what is scored begins at the first
@@ -142,11 +399,11 @@ def tokenize(items: Sequence[Item], prefix: str, kind: Kind, tokenizer: Any) -> 
                 )
         start = max(1, min(_shared(prompt, tokens) for tokens in texts))
         sequences += [TokenSequence(tokens, start) for tokens in texts]
-    return ItemSet(
+    return ContinuationItems(
         kind,
         tuple(sequences),
         tuple(len(item.continuations) for item in items),
-        tuple(item.correct for item in items),
+        tuple((item.correct,) for item in items),
     )
 
 

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from headsieve.errors import HeadsieveError
 from headsieve.measure.engine import Engine, agree, attention_cost, check_masks, lowest_layer
-from headsieve.measure.items import ItemSet
+from headsieve.measure.generation import Generator, default_rows
+from headsieve.measure.items import Continuation, ItemSet, Responses, no_gradient
 from headsieve.measure.journal import Entry, Journal, Key
 from headsieve.measure.memory import halving
 from headsieve.measure.packing import Row, TokenSequence, pack, single
@@ -76,6 +77,7 @@ class Measurer:
         self._batch_size = batch_size
         self._on_measured = on_measured
         self._plans: dict[str, _Plan] = {}
+        self._generators: dict[str, list[tuple[list[int], Generator]]] = {}
         self._plain = Engine(model, reentry=False)
         self._reentering = Engine(model, reentry=True)
         _check_lengths(model, self.item_sets)
@@ -148,14 +150,17 @@ class Measurer:
         Raises
         ------
         HeadsieveError
-            If memory does not suffice.
+            If memory does not suffice, or the score does not follow from log-probabilities.
         """
         nothing = np.zeros((1, len(self.model.geometry)), dtype=bool)
         key = self._key(nothing[0], name)
         gradient = self.journal.gradient(key)
         if gradient is None:
             started = time.perf_counter()
-            plan, items = self._plan(name), self.item_sets[name]
+            items = self.item_sets[name]
+            if not items.sequences:
+                raise no_gradient()
+            plan = self._plan(name)
             log_prob, _, _ = self._sequence_scores(plan, nothing, items)
             slopes = items.slopes(log_prob[0])
             try:
@@ -174,22 +179,73 @@ class Measurer:
 
     def _measured(self, keys: Sequence[Key], masks: Masks, name: str) -> list[Entry]:
         started = time.perf_counter()
-        plan = self._plan(name)
-        scores = self._score(plan, masks, self.item_sets[name])
+        responses = self.responses(masks, name)
+        scores = [self.item_sets[name].score(one) for one in responses]
         seconds = (time.perf_counter() - started) / len(keys)
-        tokens = sum(len(row.tokens) for row in plan.rows)
+        computed = self._tokens(name)
+        said = [sum(len(one.tokens) for one in response.continuations) for response in responses]
         return [
-            Entry(key, name, score, tokens, seconds)
-            for key, score in zip(keys, scores, strict=True)
+            Entry(key, name, score, computed + more, seconds)
+            for key, score, more in zip(keys, scores, said, strict=True)
         ]
 
-    def _score(self, plan: _Plan, masks: Masks, items: ItemSet) -> list[Score]:
-        log_prob, greedy, margin = self._sequence_scores(plan, masks, items)
+    def responses(self, masks: Masks, name: str) -> list[Responses]:
+        """What the model says of one task's items under each mask; the journal is not asked.
+
+        Parameters
+        ----------
+        masks : ndarray of bool, shape (masks, heads)
+        name : str
+            Name of an item set.
+
+        Raises
+        ------
+        HeadsieveError
+            If the model's log-probabilities are not finite numbers.
+        """
+        items = self.item_sets[name]
+        log_prob = np.zeros((len(masks), 0))
+        greedy, margin = log_prob.astype(bool), log_prob
+        if items.sequences:
+            log_prob, greedy, margin = self._sequence_scores(self._plan(name), masks, items)
         if not np.isfinite(log_prob).all():
             raise HeadsieveError(
                 f"The model's log-probabilities are not finite numbers; {self._not_finite()}."
             )
-        return [items.score(*scores) for scores in zip(log_prob, greedy, margin, strict=True)]
+        said = self._continuations(name, masks)
+        return [Responses(*one) for one in zip(log_prob, greedy, margin, said, strict=True)]
+
+    def _continuations(self, name: str, masks: Masks) -> list[tuple[Continuation, ...]]:
+        """For each mask, what the model says after each prompt."""
+        prompts = self.item_sets[name].prompts
+        if name not in self._generators:
+            alike: dict[tuple[int, tuple[str, ...]], list[int]] = {}
+            for number, prompt in enumerate(prompts):
+                alike.setdefault((prompt.max_new_tokens, prompt.stop), []).append(number)
+            self._generators[name] = [
+                (
+                    numbers,
+                    Generator(
+                        self.model,
+                        [prompts[number].tokens for number in numbers],
+                        max_new_tokens=most,
+                        stop=stop,
+                    ),
+                )
+                for (most, stop), numbers in alike.items()
+            ]
+        said: list[dict[int, Continuation]] = [{} for _ in masks]
+        for numbers, generator in self._generators[name]:
+            for found, row in zip(said, generator.generate(masks), strict=True):
+                found.update(zip(numbers, row, strict=True))
+        return [tuple(found[number] for number in range(len(prompts))) for found in said]
+
+    def _tokens(self, name: str) -> int:
+        """Tokens of an item set computed under each mask, without those that are generated."""
+        items = self.item_sets[name]
+        rows = self._plan(name).rows if items.sequences else []
+        prompts = sum(len(prompt.tokens) for prompt in items.prompts)
+        return sum(len(row.tokens) for row in rows) + prompts
 
     def _sequence_scores(
         self, plan: _Plan, masks: Masks, items: ItemSet
@@ -214,9 +270,15 @@ class Measurer:
     def _masks_per_batch(self, name: str) -> int:
         if self._batch_size != "auto":
             return self._batch_size
-        longest = max(len(row.tokens) for row in self._plan(name).rows)
-        allowed = _TOKENS_PER_BATCH.get(self.model.device.type, _TOKENS_PER_BATCH["cuda"])
-        return max(1, allowed // longest)
+        items = self.item_sets[name]
+        sizes = []
+        if items.sequences:
+            longest = max(len(row.tokens) for row in self._plan(name).rows)
+            allowed = _TOKENS_PER_BATCH.get(self.model.device.type, _TOKENS_PER_BATCH["cuda"])
+            sizes.append(allowed // longest)
+        if items.prompts:
+            sizes.append(default_rows(self.model) // len(items.prompts))
+        return max(1, min(sizes))
 
     def _plan(self, name: str) -> _Plan:
         """Choose the fastest way to compute an item set that gives what plain rows give."""
@@ -278,7 +340,7 @@ class Measurer:
 def _check_lengths(model: Model, item_sets: Mapping[str, ItemSet]) -> None:
     limit = model.position_limit
     for name, items in item_sets.items():
-        longest = max(len(sequence.tokens) for sequence in items.sequences)
+        longest = max((len(sequence.tokens) for sequence in items.sequences), default=0)
         # The last token is only predicted.
         if limit is not None and longest - 1 > limit:
             raise HeadsieveError(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from headsieve.report.words import interval, number, p_value, verdict, warnings
 from headsieve.results import CapabilityResult, Claim, ModelInfo, Result
+from headsieve.scores import LOG_PROB
 
 if TYPE_CHECKING:
     from headsieve.models.export import Edit
@@ -134,7 +135,7 @@ def _finding(capability: str, result: Result, *, exact: bool) -> list[str]:
 
 def _claim(name: str, claim: Claim, remark: str) -> list[str]:
     values = map(number, (claim.baseline, claim.knocked_out, claim.drop))
-    unit = "" if claim.metric == "accuracy" else ", nats a token"
+    unit = "" if claim.metric != LOG_PROB else ", nats a token"
     return [name, str(claim.items), *values, interval(claim.ci), remark + unit]
 
 

@@ -24,7 +24,7 @@ class Curve:
     heads : tuple of str
         The K heads in order of knocking out.
     metric : dict of str to str
-        ``accuracy`` or ``log_prob`` of each task.
+        What each task's values are: ``log_prob``, or a share (``accuracy``, ``acc_norm``).
     values : dict of str to tuple of float
         K + 1 values of each task; the first is the unmodified model's.
     capability : str

@@ -22,6 +22,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
 from headsieve.report.words import number
+from headsieve.scores import LOG_PROB
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -119,7 +120,7 @@ def effect_map(result: CapabilityResult, *, ax: Axes) -> Axes:
 def head_count_curve(curve: Curve, *, ax: Axes) -> Axes:
     """Draw the claim metric of the capability and its controls against the heads knocked out.
 
-    The axis is that of the capability's metric. Tasks of another metric (plain text, in nats) are
+    The axis is that of the capability's metric. Tasks in another unit (plain text, in nats) are
     not on it: a note above the axes gives their first and last value.
 
     Parameters
@@ -134,7 +135,8 @@ def head_count_curve(curve: Curve, *, ax: Axes) -> Axes:
     """
     counts = np.arange(len(curve.heads) + 1)
     own = curve.metric[curve.capability]
-    shown = {task: row for task, row in curve.values.items() if curve.metric[task] == own}
+    alike = [task for task, its in curve.metric.items() if (its == LOG_PROB) == (own == LOG_PROB)]
+    shown = {task: row for task, row in curve.values.items() if task in alike}
     low, high = np.array(curve.ci).T
     ax.fill_between(counts, low, high, color=_CAPABILITY_COLOUR, alpha=0.18, linewidth=0)
     ax.plot(
@@ -154,8 +156,10 @@ def head_count_curve(curve: Curve, *, ax: Axes) -> Axes:
         if not crowded:
             line.set(color=colour, linewidth=0.9, marker=marker, markersize=3)
 
-    if own == "accuracy":
-        ax.set_ylabel("accuracy")
+    if own != LOG_PROB:
+        ax.set_ylabel(
+            ", ".join(dict.fromkeys(curve.metric[task] for task in (curve.capability, *alike)))
+        )
         ax.set_ylim(-0.03, 1.03)
     else:
         ax.set_ylabel("log-probability (nats a token)")
@@ -177,9 +181,9 @@ def head_count_curve(curve: Curve, *, ax: Axes) -> Axes:
 
     others = [
         f"{task} {number(row[0])} to {number(row[-1])}"
-        + (" nats" if curve.metric[task] == "log_prob" else "")
+        + (" nats" if curve.metric[task] == LOG_PROB else "")
         for task, row in curve.values.items()
-        if curve.metric[task] != own
+        if task not in alike
     ]
     if others:
         note = textwrap.fill("not on this axis: " + ", ".join(others), 60)

@@ -32,6 +32,7 @@ from headsieve.report.words import (
     warnings,
 )
 from headsieve.results import CapabilityResult, Claim, HeadResult, Result, TaskScore
+from headsieve.scores import LOG_PROB
 
 if TYPE_CHECKING:
     from headsieve.models.heads import Geometry, LayerHeads
@@ -226,7 +227,7 @@ def _held_out(name: str, result: CapabilityResult) -> RenderableType:
     table = new_table("held out", "items>", "before>", "after>", "drop>", "95 % interval>", "")
     add_row(table, [*_claim(name, checks.capability), p_value(checks.capability.p_value)])
     for control, claim in checks.controls.items():
-        remark = "control" if claim.metric == "accuracy" else "control, nats"
+        remark = "control" if claim.metric != LOG_PROB else "control, nats"
         add_row(table, [*_claim(control, claim), remark])
     return table
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from headsieve.results import CapabilityResult, Claim, Interval
+from headsieve.scores import LOG_PROB
 
 # A control that loses more than this is worth a warning, whatever limit the search kept to.
 ACCURACY_TOLERANCE = 0.05
@@ -122,7 +123,7 @@ def warnings(name: str, result: CapabilityResult) -> list[str]:
 
 def tolerance(claim: Claim) -> float:
     """The largest drop of a control that needs no warning, in the unit of its metric."""
-    return ACCURACY_TOLERANCE if claim.metric == "accuracy" else NATS_TOLERANCE
+    return ACCURACY_TOLERANCE if claim.metric != LOG_PROB else NATS_TOLERANCE
 
 
 def ranges(numbers: Iterable[int]) -> str:
@@ -137,12 +138,12 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def _unit(claim: Claim) -> str:
-    return "" if claim.metric == "accuracy" else " nats a token"
+    return "" if claim.metric != LOG_PROB else " nats a token"
 
 
 def _controls(controls: Mapping[str, Claim]) -> list[str]:
     """Clauses on the controls; those in nats stand alone, because they cannot be averaged in."""
-    drops = {name: claim.drop for name, claim in controls.items() if claim.metric == "accuracy"}
+    drops = {name: claim.drop for name, claim in controls.items() if claim.metric != LOG_PROB}
     single = [(name, claim) for name, claim in controls.items() if name not in drops]
     clauses = []
     if len(drops) == 1:

@@ -1,4 +1,4 @@
-"""Tasks: built in, or read from a file."""
+"""Tasks: built in, read from a file, or from lm-evaluation-harness."""
 
 from __future__ import annotations
 
@@ -9,13 +9,30 @@ from pathlib import Path
 from headsieve.errors import HeadsieveError
 from headsieve.tasks.builtin import builtin_names, load_builtin
 from headsieve.tasks.files import load_task_file
-from headsieve.tasks.task import Item, Split, Task
+from headsieve.tasks.lm_eval.options import PREFIX, HarnessOptions
+from headsieve.tasks.task import Item, ItemTask, Split, Task
 
-__all__ = ["Item", "Split", "Task", "builtin_names", "load_task"]
+__all__ = [
+    "HarnessOptions",
+    "Item",
+    "ItemTask",
+    "Split",
+    "Task",
+    "builtin_names",
+    "load_task",
+]
 
 
-def load_task(name: str) -> Task:
-    """Load a task by its built-in name or from a ``.json`` or ``.jsonl`` file.
+def load_task(name: str, harness: HarnessOptions | None = None) -> Task:
+    """Find a task by its name.
+
+    Parameters
+    ----------
+    name : str
+        A built-in name, the path of a ``.json`` or ``.jsonl`` file, or ``lm-eval:NAME`` for a
+        task, group or tag of lm-evaluation-harness.
+    harness : HarnessOptions, optional
+        How tasks of lm-evaluation-harness are to be asked.
 
     Raises
     ------
@@ -24,6 +41,10 @@ def load_task(name: str) -> Task:
     """
     if name in builtin_names():
         return load_builtin(name)
+    if name.startswith(PREFIX):
+        from headsieve.tasks.lm_eval.task import HarnessTask
+
+        return HarnessTask(name.removeprefix(PREFIX), harness or HarnessOptions())
     # Unlike Path.expanduser, this leaves the name of an unknown user alone.
     path = Path(os.path.expanduser(name))
     if path.suffix in (".json", ".jsonl"):
@@ -31,6 +52,6 @@ def load_task(name: str) -> Task:
     close = difflib.get_close_matches(name, builtin_names(), n=1)
     hint = f"did you mean {close[0]}? " if close else ""
     raise HeadsieveError(
-        f"There is no task {name!r}; {hint}`headsieve tasks` lists the built-in ones, and a file "
-        "must end in .json or .jsonl."
+        f"There is no task {name!r}; {hint}`headsieve tasks` lists the built-in ones, a file must "
+        f"end in .json or .jsonl, and a task of lm-evaluation-harness begins with {PREFIX}"
     )

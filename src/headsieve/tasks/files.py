@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from headsieve.errors import HeadsieveError
-from headsieve.tasks.task import Item, Kind, Task
+from headsieve.measure.items import Kind
+from headsieve.tasks.task import Item, ItemTask
 
 DEFAULT_TEMPLATE = "{input} -> {output}"
 DEFAULT_SHOTS = 5
@@ -25,7 +26,7 @@ _FORMS: dict[tuple[str, ...], Kind] = {
 _SETTINGS = {"description", "template", "shots", "delimiter", "source", "items"}
 
 
-def load_task_file(path: Path, name: str | None = None) -> Task:
+def load_task_file(path: Path, name: str | None = None) -> ItemTask:
     """Read a task from a ``.json`` or ``.jsonl`` file.
 
     The file holds a list of rows (JSON), one row a line (JSON Lines), or an object whose `items`
@@ -67,7 +68,7 @@ def load_task_file(path: Path, name: str | None = None) -> Task:
             )
     if form is None:
         raise HeadsieveError(f"{path}: the file holds no items.")
-    return Task(
+    return ItemTask(
         name=name or path.stem,
         kind=_FORMS[form],
         items=tuple(items.values()),

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 from headsieve.errors import HeadsieveError
-from headsieve.tasks import load_task
-from headsieve.tasks.task import Task
+from headsieve.tasks import HarnessOptions, Task, load_task
 
 # Controls when none are named: cheap to measure and different in kind, filled up to so many.
 DEFAULT_CONTROLS = (
@@ -22,7 +20,9 @@ _SAME_SUBJECT = 0.1
 
 
 def select_tasks(
-    capabilities: Sequence[str], controls: Sequence[str] | None
+    capabilities: Sequence[str],
+    controls: Sequence[str] | None,
+    harness: HarnessOptions | None = None,
 ) -> tuple[dict[str, Task], dict[str, Task]]:
     """Load capabilities and controls, by the names under which results list them.
 
@@ -41,9 +41,9 @@ def select_tasks(
     """
     if not capabilities:
         raise HeadsieveError("No capability was named.")
-    named = by_name(capabilities, {})
+    named = by_name(capabilities, {}, harness)
     if controls is not None:
-        return named, by_name(controls, named)
+        return named, by_name(controls, named, harness)
     chosen: dict[str, Task] = {}
     for name in DEFAULT_CONTROLS:
         if len(named) - 1 + len(chosen) >= CONTROL_COUNT:
@@ -56,7 +56,9 @@ def select_tasks(
     return named, chosen
 
 
-def by_name(given: Sequence[str], taken: Mapping[str, Task]) -> dict[str, Task]:
+def by_name(
+    given: Sequence[str], taken: Mapping[str, Task], harness: HarnessOptions | None = None
+) -> dict[str, Task]:
     """Load tasks under their names; a file that bears a taken name goes by its path.
 
     Raises
@@ -66,25 +68,15 @@ def by_name(given: Sequence[str], taken: Mapping[str, Task]) -> dict[str, Task]:
     """
     tasks: dict[str, Task] = {}
     for word in given:
-        task = load_task(word)
+        task = load_task(word, harness)
         others = {**taken, **tasks}
         name = task.name if task.name not in others else word
-        if name in others or any(task.items == other.items for other in others.values()):
+        if name in others or any(task.identity == other.identity for other in others.values()):
             raise HeadsieveError(f"The task {word} was named twice.")
         tasks[name] = task
     return tasks
 
 
 def _same_subject(one: Task, other: Task) -> bool:
-    first, second = _facts(one), _facts(other)
-    smaller = min(len(first), len(second))
-    return smaller > 0 and len(first & second) >= _SAME_SUBJECT * smaller
-
-
-def _facts(task: Task) -> set[tuple[str, str]]:
-    """Pairs of a word of the prompt and the right answer, whatever the template."""
-    return {
-        (word.lower(), item.continuations[item.correct].strip().lower())
-        for item in task.items
-        for word in re.findall(r"[^\W\d_]{3,}", item.prompt)
-    }
+    smaller = min(len(one.facts), len(other.facts))
+    return smaller > 0 and len(one.facts & other.facts) >= _SAME_SUBJECT * smaller

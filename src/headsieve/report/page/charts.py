@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from headsieve.report.figures import colour_limit
 from headsieve.report.page.style import DIVERGING, FOCUS, LINE, SCHEMA, SERIES, TEXT, Spec
 from headsieve.report.words import interval, number
+from headsieve.scores import LOG_PROB
 
 if TYPE_CHECKING:
     from headsieve.report.curve import Curve
@@ -165,8 +166,8 @@ def knockout_bars(curve: Curve, metric: str, slider: str) -> Spec:
                     "kind": "capability" if own else "control",
                 }
             )
-    title, domain = "accuracy", [0, 1]
-    if metric != "accuracy":
+    title, domain = metric, [0, 1]
+    if metric == LOG_PROB:
         title = "log-probability (nats a token)"
         domain = [math.floor(min(min(curve.values[task]) for task in tasks)), 0]
     y = {

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headsieve.report.page.style import LINE, RAMP, SCHEMA, SERIES, TEXT, Spec
+from headsieve.scores import LOG_PROB
 
 if TYPE_CHECKING:
     from headsieve.comparison import Finding
@@ -26,7 +27,7 @@ def matrix(capabilities: Mapping[str, CapabilityResult]) -> Spec:
             "drop": claim.drop,
             "before": claim.baseline,
             "after": claim.knocked_out,
-            "share": claim.drop if claim.metric == "accuracy" else None,
+            "share": claim.drop if claim.metric != LOG_PROB else None,
         }
         for name, result in capabilities.items()
         for task, claim in _claims(name, result).items()
@@ -91,7 +92,7 @@ def radar(capabilities: Mapping[str, CapabilityResult]) -> Spec:
     claims = {name: _claims(name, result) for name, result in capabilities.items()}
     tasks = list(
         dict.fromkeys(
-            task for own in claims.values() for task, one in own.items() if one.metric == "accuracy"
+            task for own in claims.values() for task, one in own.items() if one.metric != LOG_PROB
         )
     )
     outlines: dict[str, dict[str, float]] = {"unmodified": {}}

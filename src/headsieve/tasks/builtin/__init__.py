@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headsieve.tasks.files import load_task_file
-from headsieve.tasks.task import Item, Task
+from headsieve.tasks.task import Item, ItemTask
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +54,7 @@ def builtin_names() -> list[str]:
 
 
 @cache
-def load_builtin(name: str) -> Task:
+def load_builtin(name: str) -> ItemTask:
     """Load a built-in task.
 
     Raises
@@ -66,7 +66,7 @@ def load_builtin(name: str) -> Task:
         description, make = _GENERATED[name]
         problems = make()
         order = np.random.default_rng(_GENERATOR_SEED).permutation(len(problems))
-        return Task(
+        return ItemTask(
             name=name,
             kind="answer",
             items=tuple(

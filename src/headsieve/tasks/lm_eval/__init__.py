@@ -1,0 +1,1 @@
+"""Tasks of lm-evaluation-harness: it defines and judges them, headsieve answers its requests."""
