@@ -79,7 +79,7 @@ class Config:
     batch_size: int | str
     force: bool
     items: dict[str, str]
-    harness: HarnessOptions = HarnessOptions()
+    harness: HarnessOptions = field(default_factory=HarnessOptions)
     documents: dict[str, dict[str, dict[str, list[int]]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -193,7 +193,7 @@ class ContinuationItems:
         """Item scores from sequence scores."""
         log_prob = responses.log_prob
         if self.kind == "text":
-            mean = self._by_item(log_prob, np.add) / self._lengths()
+            mean = self._by_item(log_prob, np.add) / self.lengths
             return Score(mean, mean, np.zeros_like(mean))
         if self.kind == "answer":
             return Score(log_prob, responses.greedy.astype(float), responses.margin)
@@ -211,7 +211,7 @@ class ContinuationItems:
     def slopes(self, log_prob: NDArray[np.float64]) -> NDArray[np.float64]:
         """Derivative of the search score with respect to each sequence's log-probability."""
         if self.kind == "text":
-            slopes = np.repeat(1 / self._lengths(), self.counts)
+            slopes = np.repeat(1 / self.lengths, self.counts)
         elif self.kind == "answer":
             slopes = np.ones(len(self.sequences))
         else:
@@ -233,7 +233,8 @@ class ContinuationItems:
         starts = np.cumsum((0, *self.counts[:-1]))
         return np.asarray(reduction.reduceat(values, starts))
 
-    def _lengths(self) -> NDArray[np.int64]:
+    @property
+    def lengths(self) -> NDArray[np.int64]:
         """Scored tokens of each item."""
         lengths = [len(sequence.tokens) - sequence.start for sequence in self.sequences]
         return self._by_item(np.array(lengths), np.add)
