@@ -27,7 +27,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import lm_eval
+import lm_eval.evaluator
 import numpy as np
 import torch
 from lm_eval.models.huggingface import HFLM
@@ -148,7 +148,7 @@ def evaluate(model: Model, name: str, limit: int | None, manager: TaskManager) -
     """The harness's own evaluation of the loaded model."""
     with harness():
         lm = HFLM(pretrained=model.hf, tokenizer=model.tokenizer, batch_size=BATCH_SIZE)
-        evaluated: dict[str, Any] = lm_eval.simple_evaluate(
+        evaluated: dict[str, Any] = lm_eval.evaluator.simple_evaluate(
             model=lm,
             tasks=[f"local_{name}"],
             task_manager=manager,
