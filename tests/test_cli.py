@@ -144,6 +144,8 @@ def test_task_files_that_are_no_text(run: Run) -> None:
         (["locate", "no-such-skill"], "There is no task 'no-such-skill'"),
         (["locate", "antonim"], "did you mean antonym?"),
         (["score", "missing.json"], "No task file at missing.json"),
+        (["score", "lm-eval:x", "--include-path", "nowhere"], "no folder nowhere with task files"),
+        (["score", "lm-eval:x", "--num-fewshot", "-1"], "must be 0 or more, not -1"),
         ([*LOCATE, "--controls", "plurals"], "did you mean plural?"),
         ([*LOCATE, "--controls", "./skill.json"], "skill.json was named twice"),
         ([*LOCATE, "--controls", "skill.json"], "skill.json was named twice"),
@@ -445,3 +447,16 @@ def test_help_and_tasks_load_no_heavy_library() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_tasks_of_a_harness_that_is_not_installed(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "lm_eval.defaults", None)
+    monkeypatch.setitem(sys.modules, "lm_eval.tasks", None)
+    from headsieve.tasks.lm_eval import loading
+
+    loading._manager.cache_clear()
+    outcome = run("score", "lm-eval:arc_easy")
+    assert outcome.status == 2
+    assert "pip install 'headsieve[lm-eval]'" in outcome.complaint

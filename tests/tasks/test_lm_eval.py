@@ -20,6 +20,7 @@ from headsieve.models.loading import Model
 from headsieve.scoring import score
 from headsieve.study import Study, locate
 from headsieve.tasks import HarnessOptions, Task, load_task
+from headsieve.tasks.lm_eval import loading
 from tests.tasks.harness_tasks import DOCUMENTS, write_harness_tasks
 from tests.tiny import tiny_model
 
@@ -260,6 +261,14 @@ def test_wrong_options_are_told(tmp_path: Path) -> None:
         load_task("lm-eval:tiny_choice", HarnessOptions("nowhere"))
     with pytest.raises(HeadsieveError, match="must be 0 or more, not -1"):
         HarnessOptions(num_fewshot=-1)
+
+
+def test_an_unknown_name_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Reading the harness's own task files takes it many seconds.
+    own = loading._manager(str(folder), defaults=False)
+    monkeypatch.setattr(loading, "_manager", lambda _path, *, defaults: own)
+    with pytest.raises(HeadsieveError, match=r"no task 'tiny_choise'; did you mean lm-eval:tiny_c"):
+        task(folder, "choise")
 
 
 def test_a_score_and_a_study(

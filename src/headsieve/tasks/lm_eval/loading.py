@@ -45,7 +45,6 @@ def harness() -> Iterator[None]:
     get their state back afterwards.
     """
     import torch
-    from lm_eval.defaults import DEFAULT_OTHER_SEED, DEFAULT_RANDOM_SEED
 
     python, legacy = random.getstate(), np.random.get_state()
     with (
@@ -53,10 +52,13 @@ def harness() -> Iterator[None]:
         contextlib.redirect_stdout(io.StringIO()),
         contextlib.redirect_stderr(io.StringIO()),
     ):
-        random.seed(DEFAULT_RANDOM_SEED)
-        np.random.seed(DEFAULT_OTHER_SEED)
-        torch.manual_seed(DEFAULT_OTHER_SEED)
         try:
+            # Its modules draw numbers even when they are imported.
+            from lm_eval.defaults import DEFAULT_OTHER_SEED, DEFAULT_RANDOM_SEED
+
+            random.seed(DEFAULT_RANDOM_SEED)
+            np.random.seed(DEFAULT_OTHER_SEED)
+            torch.manual_seed(DEFAULT_OTHER_SEED)
             yield
         finally:
             random.setstate(python)
@@ -137,14 +139,15 @@ def _reachable(name: str, options: HarnessOptions) -> TaskManager:
 @cache
 def _manager(include_path: str | None, *, defaults: bool) -> TaskManager:
     try:
-        from lm_eval.tasks import TaskManager
+        with harness():
+            from lm_eval.tasks import TaskManager
+
+            return TaskManager(include_path=include_path, include_defaults=defaults)
     except ImportError as error:
         raise HeadsieveError(
             "Tasks of lm-evaluation-harness need the package lm-eval: "
             "pip install 'headsieve[lm-eval]'."
         ) from error
-    with harness():
-        return TaskManager(include_path=include_path, include_defaults=defaults)
 
 
 def _members(manager: TaskManager, name: str) -> list[str]:

@@ -122,12 +122,12 @@ class _Builder:
     """Makes item sets of documents of a loaded task or group, for one model."""
 
     def __init__(self, task: HarnessTask, model: Model) -> None:
-        from headsieve.tasks.lm_eval.requests import RequestNotes
-
         self.name = task.name
         self.options = task.options
         self.loaded: Loaded = load(task.word, task.options)
         with harness():
+            from headsieve.tasks.lm_eval.requests import RequestNotes
+
             self.notes: RequestNotes = RequestNotes(model)
             self.sizes = [len(one.eval_docs) for one in self.loaded.tasks]
         if task.options.apply_chat_template and not self.notes.tokenizer.chat_template:
