@@ -112,7 +112,7 @@ class HarnessItems:
             value = np.array([float(one[self.metric]) for one in results])
         except (KeyError, TypeError, ValueError):
             raise HeadsieveError(
-                f"{PREFIX}{self.task.task_name}: its metric {self.metric} is no number for a "
+                f"{PREFIX}{self.task.get_config('task')}: its metric {self.metric} is no number for a "
                 "single document."
             ) from None
         if right is None:

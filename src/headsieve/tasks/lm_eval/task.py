@@ -179,7 +179,7 @@ class _Builder:
                     )
             except Exception as error:  # a task may be any code
                 raise HeadsieveError(
-                    f"{PREFIX}{task.task_name} cannot make its prompts: {first_line(error)}"
+                    f"{PREFIX}{_name(task)} cannot make its prompts: {first_line(error)}"
                 ) from error
             wanted = set(numbers)
             for instance in task.instances:
@@ -232,7 +232,7 @@ class _Builder:
     def numbers(self, places: Iterable[Place]) -> dict[str, list[int]]:
         """The documents of each task, by their place in its data."""
         return {
-            self.loaded.tasks[number].task_name: numbers
+            _name(self.loaded.tasks[number]): numbers
             for number, numbers in _by_task(places).items()
         }
 
@@ -262,8 +262,13 @@ class _Builder:
             doc=request.doc,
             arguments=(request.args[0], delimiter + target),
             idx=0,
-            metadata=(task.task_name, request.doc_id, 1),
+            metadata=(_name(task), request.doc_id, 1),
         )
+
+
+def _name(task: Any) -> str:
+    """A task's name; its property of that name draws a random number."""
+    return str(task.get_config("task"))
 
 
 def _by_task(places: Iterable[Place]) -> dict[int, list[int]]:
@@ -284,7 +289,7 @@ def _measure(task: Any, wanted: Any) -> Measure:
     """A task's main metric, or that of its group, and the filter that comes before it."""
     from headsieve.tasks.lm_eval.items import Measure
 
-    name = f"{PREFIX}{task.task_name}"
+    name = f"{PREFIX}{_name(task)}"
     filters = [ensemble.name for ensemble in task._filters]
     if task.OUTPUT_TYPE == "loglikelihood_rolling":
         return Measure(LOG_PROB, filters[0])
