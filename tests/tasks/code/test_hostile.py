@@ -1,0 +1,127 @@
+"""Nothing a program does makes it pass, and nothing of it is left."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headsieve.tasks.code import Limits, Outcome, Program, Verdict, check_programs
+from tests.tasks.code import hostile
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("bwrap") is None, reason="needs bubblewrap: apt-get install bubblewrap"
+)
+
+TESTS = """
+def check(candidate):
+    assert candidate(2, 3) == 5
+    assert not candidate(2, 3) != 5
+    assert abs(candidate(20, 30) - 50) < 1e-6
+    assert candidate("a", "b") == "ab"
+    assert candidate([1], [2]) == [1, 2]
+    assert len(candidate([1], [2])) == 2
+check(add)
+"""
+# Weaker tests, each of which some trick might get by.
+WEAK_TESTS = (
+    "assert add(2, 3) == 5",
+    "assert abs(add(2, 3) - 5) <= 1e-6",
+    "assert add(2, 3) and not add(0, 0)",
+    "assert add([1], [2]) == [1, 2]",
+    "assert add('a', 'b') in ('ab',)",
+)
+LIMITS = Limits(seconds=20)
+SHORT = Limits(seconds=1)
+
+
+def verdict(source: str, limits: Limits = LIMITS, tests: str = TESTS) -> Verdict:
+    return check_programs([Program(source, tests, ("add",))], limits)[0]
+
+
+def sandboxed_processes() -> set[str]:
+    """Processes that live in another process namespace than this one."""
+    own = os.readlink("/proc/self/ns/pid")
+    found = set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if os.readlink(folder / "ns/pid") != own:
+                found.add(folder.name)
+        except OSError:  # ended meanwhile, or another user's
+            continue
+    return found
+
+
+@pytest.fixture(autouse=True)
+def leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Check that no process and no file is left behind."""
+    monkeypatch.chdir(tmp_path)
+    processes, files = sandboxed_processes(), set(Path("/tmp").iterdir())
+    descriptors = set(os.listdir("/proc/self/fd"))
+    yield
+    assert not sandboxed_processes() - processes
+    assert not {path for path in set(Path("/tmp").iterdir()) - files if "headsieve" in path.name}
+    assert len(os.listdir("/proc/self/fd")) == len(descriptors)
+    assert not [path for path in tmp_path.rglob("*") if path.name != "secret"]
+
+
+def test_a_right_program_passes() -> None:
+    source = "def add(a, b):\n    return a + b\n"
+    assert verdict(source) == Verdict(Outcome.PASSED)
+    assert (
+        check_programs([Program(source, TESTS, ("add",))] * 3, LIMITS, workers=3)
+        == [Verdict(Outcome.PASSED)] * 3
+    )
+
+
+@pytest.mark.parametrize("name", hostile.TRICKY_VALUES)
+def test_no_value_passes_for_another(name: str) -> None:
+    programs = [
+        Program(hostile.TRICKY_VALUES[name], tests, ("add",)) for tests in (TESTS, *WEAK_TESTS)
+    ]
+    assert not [one for one in check_programs(programs, LIMITS) if one.passed]
+
+
+@pytest.mark.parametrize("name", hostile.TAMPERING)
+def test_the_checker_is_out_of_reach(name: str) -> None:
+    assert not verdict(hostile.TAMPERING[name]).passed
+    assert not verdict(hostile.TAMPERING[name], tests=WEAK_TESTS[0]).passed
+
+
+@pytest.mark.parametrize("name", hostile.ENDING)
+def test_an_end_is_no_pass(name: str) -> None:
+    assert verdict(hostile.ENDING[name]).outcome in (Outcome.ERROR, Outcome.ENDED, Outcome.FAILED)
+
+
+@pytest.mark.parametrize("name", hostile.ENDLESS)
+def test_what_never_ends_is_ended(name: str) -> None:
+    assert not verdict(hostile.ENDLESS[name], SHORT).passed
+
+
+@pytest.mark.parametrize("name", hostile.ESCAPES)
+def test_the_world_is_out_of_reach(name: str, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("here")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        source = hostile.ESCAPES[name].format(
+            port=server.getsockname()[1], file=str(secret), folder=str(tmp_path)
+        )
+        assert not verdict(source, tests="assert add(2, 3) == 5").passed
+        server.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            server.accept()
+
+
+def test_there_are_enough_of_them() -> None:
+    groups = (
+        hostile.TRICKY_VALUES,
+        hostile.TAMPERING,
+        hostile.ENDING,
+        hostile.ENDLESS,
+        hostile.ESCAPES,
+    )
+    assert sum(map(len, groups)) >= 40
