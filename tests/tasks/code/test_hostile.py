@@ -27,14 +27,25 @@ def check(candidate):
     assert len(candidate([1], [2])) == 2
 check(add)
 """
-# Weaker tests, each of which some trick might get by.
-WEAK_TESTS = (
-    "assert add(2, 3) == 5",
-    "assert abs(add(2, 3) - 5) <= 1e-6",
-    "assert add(2, 3) and not add(0, 0)",
-    "assert add([1], [2]) == [1, 2]",
-    "assert add('a', 'b') in ('ab',)",
-)
+# Passes if any one of these holds, each of which some trick might get by.
+WEAK_TESTS = """
+held = []
+for test in (
+    "add(2, 3) == 5",
+    "not add(2, 3) != 5",
+    "abs(add(2, 3) - 5) <= 1e-6",
+    "add(2, 3) and not add(0, 0)",
+    "add([1], [2]) == [1, 2]",
+    "len(add([1], [2])) == 2 and 2 in add([1], [2])",
+    "add('a', 'b') in ('ab',)",
+    "isinstance(add('a', 'b'), str) and add('a', 'b').upper() == 'AB'",
+):
+    try:
+        held.append(eval(test))
+    except Exception:
+        held.append(False)
+assert any(held)
+"""
 LIMITS = Limits(seconds=20)
 SHORT = Limits(seconds=1)
 
@@ -71,7 +82,7 @@ def leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 def test_a_right_program_passes() -> None:
     source = "def add(a, b):\n    return a + b\n"
-    assert verdict(source) == Verdict(Outcome.PASSED)
+    assert verdict(source, tests=WEAK_TESTS) == Verdict(Outcome.PASSED)
     assert (
         check_programs([Program(source, TESTS, ("add",))] * 3, LIMITS, workers=3)
         == [Verdict(Outcome.PASSED)] * 3
@@ -80,16 +91,12 @@ def test_a_right_program_passes() -> None:
 
 @pytest.mark.parametrize("name", hostile.TRICKY_VALUES)
 def test_no_value_passes_for_another(name: str) -> None:
-    programs = [
-        Program(hostile.TRICKY_VALUES[name], tests, ("add",)) for tests in (TESTS, *WEAK_TESTS)
-    ]
-    assert not [one for one in check_programs(programs, LIMITS) if one.passed]
+    assert not verdict(hostile.TRICKY_VALUES[name], tests=WEAK_TESTS).passed
 
 
 @pytest.mark.parametrize("name", hostile.TAMPERING)
 def test_the_checker_is_out_of_reach(name: str) -> None:
-    assert not verdict(hostile.TAMPERING[name]).passed
-    assert not verdict(hostile.TAMPERING[name], tests=WEAK_TESTS[0]).passed
+    assert not verdict(hostile.TAMPERING[name], tests=WEAK_TESTS).passed
 
 
 @pytest.mark.parametrize("name", hostile.ENDING)

@@ -80,7 +80,12 @@ def encode(value: Any, refer: Callable[[Any], int]) -> Any:
     return ["reference", refer(value)]
 
 
-_COLLECTIONS = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
+_COLLECTIONS: dict[str, type[Any]] = {
+    "list": list,
+    "tuple": tuple,
+    "set": set,
+    "frozenset": frozenset,
+}
 
 
 def decode(message: Any) -> Any:
