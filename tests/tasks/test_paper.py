@@ -27,6 +27,6 @@ def test_the_curve_begins_and_passes_where_the_table_does() -> None:
 
 def test_wmdp_has_each_models_baseline() -> None:
     for rows in paper_figures().wmdp.values():
-        assert list(rows)[0] == "none"
+        assert next(iter(rows)) == "none"
         for scores in rows.values():
             assert list(scores) == ["bio", "chem", "cyber", "mmlu", "general"]

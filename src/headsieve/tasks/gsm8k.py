@@ -1,8 +1,8 @@
 """Final answers of worked solutions, as GSM8K is marked.
 
-The rules are those of lm-evaluation-harness's task `gsm8k` (version 3), so that the numbers compare:
-an answer counts by *strict* match if it stands behind ``####``, as in the reference solutions, and
-by *flexible* match if it is the last number of the text.
+The rules are those of lm-evaluation-harness's task `gsm8k` (version 3), so that figures compare: an
+answer counts by *strict* match if it stands behind ``####``, as in the reference solutions, and by
+*flexible* match if it is the last number of the text.
 """
 
 from __future__ import annotations

@@ -85,12 +85,6 @@ builtins.AssertionError = type("Nothing", (BaseException,), {{}})
 builtins.__import__ = lambda *a, **k: None
 {_WRONG}""",
     "replaces the check": f"def check(candidate):\n    pass\n{_WRONG}",
-    "replaces the connection": f"""
-import sys
-from inside import wire, program
-wire.send = wire.encode = wire.decode = lambda *a, **k: True
-sys.modules["inside.checker"] = sys.modules["inside.wire"] = None
-{_WRONG}""",
     "answers on every descriptor": f"""
 import os
 for descriptor in range(3, 64):
@@ -208,8 +202,14 @@ def add(a, b): return repr(Deep())
     "fills memory": "def add(a, b):\n    return len(bytearray(1 << 40))\n",
 }
 
-# What never comes to an end by itself.
+# What never comes to an end by itself, or never answers.
 ENDLESS = {
+    "replaces the connection": f"""
+import sys
+from inside import wire, program
+wire.send = wire.encode = wire.decode = lambda *a, **k: True
+sys.modules["inside.checker"] = sys.modules["inside.wire"] = None
+{_WRONG}""",
     "loops": "def add(a, b):\n    while True: pass\n",
     "sleeps": "import time\ndef add(a, b):\n    time.sleep(1000)\n",
     "fills memory slowly": """

@@ -191,7 +191,7 @@ def check_sandbox(sandbox: SandboxKind) -> None:
 def _bwrap(limits: Limits) -> list[str]:
     """The command that makes a sandbox: an empty folder, the Python standard library, no more."""
     command = [
-        "bwrap",
+        shutil.which("bwrap") or "bwrap",
         *("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"),
         *("--unshare-cgroup-try", "--new-session", "--die-with-parent", "--clearenv"),
         # Otherwise bwrap ends before its child does, and leaves it for someone else to collect.

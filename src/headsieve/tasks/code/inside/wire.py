@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 # Four megabytes of brackets become some hundred megabytes of lists, which the limits allow for.
 LONGEST_MESSAGE = 4 << 20
-MOST_ITEMS_OF_ITERATOR = 100_000
+MOST_OF_ITERATOR = 10_000
 _LARGEST_JSON_INT = 2**53
 
 
@@ -75,7 +75,9 @@ def encode(value: Any, refer: Callable[[Any], int]) -> Any:
     if isinstance(value, dict):
         return ["dict", [[encode(key, refer), encode(value[key], refer)] for key in value]]
     if isinstance(value, Iterator):
-        elements = islice(value, MOST_ITEMS_OF_ITERATOR)
+        elements = list(islice(value, MOST_OF_ITERATOR + 1))
+        if len(elements) > MOST_OF_ITERATOR:
+            raise ValueError(f"an iterator of more than {MOST_OF_ITERATOR} elements")
         return ["iterator", [encode(element, refer) for element in elements]]
     return ["reference", refer(value)]
 
