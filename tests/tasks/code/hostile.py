@@ -130,7 +130,7 @@ def add(a, b):
     "reads the tests": """
 import os, re
 def add(a, b):
-    for folder in ("/", "/work", "/proc", "/headsieve", "/tmp"):
+    for folder in ("/work", "/proc", "/dev", "/headsieve", "/tmp", "/etc"):
         for path, _, names in os.walk(folder):
             for name in names:
                 if name.endswith((".json", ".jsonl", "job", "verdict")):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from headsieve.tasks.code import Limits, Outcome, Program, Verdict, check_programs
+from headsieve.tasks.code.sandbox import own_users
 from tests.tasks.code import hostile
 
 pytestmark = pytest.mark.skipif(
@@ -55,12 +58,14 @@ def verdict(source: str, limits: Limits = LIMITS, tests: str = TESTS) -> Verdict
 
 
 def sandboxed_processes() -> set[str]:
-    """Processes that live in another process namespace than this one."""
+    """Processes in another process namespace than this one, under its sandboxes' users."""
     own = os.readlink("/proc/self/ns/pid")
+    users = own_users() if os.geteuid() == 0 else [os.getuid()]
     found = set()
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            if os.readlink(folder / "ns/pid") != own:
+            user = re.search(r"Uid:\s+(\d+)", (folder / "status").read_text())
+            if user and int(user[1]) in users and os.readlink(folder / "ns/pid") != own:
                 found.add(folder.name)
         except OSError:  # ended meanwhile, or another user's
             continue
@@ -71,10 +76,10 @@ def sandboxed_processes() -> set[str]:
 def leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Check that no process and no file is left behind."""
     monkeypatch.chdir(tmp_path)
-    processes, files = sandboxed_processes(), set(Path("/tmp").iterdir())
+    files = set(Path("/tmp").iterdir())
     descriptors = set(os.listdir("/proc/self/fd"))
     yield
-    assert not sandboxed_processes() - processes
+    assert not sandboxed_processes()
     assert not {path for path in set(Path("/tmp").iterdir()) - files if "headsieve" in path.name}
     assert len(os.listdir("/proc/self/fd")) == len(descriptors)
     assert not [path for path in tmp_path.rglob("*") if path.name != "secret"]
@@ -87,6 +92,15 @@ def test_a_right_program_passes() -> None:
         check_programs([Program(source, TESTS, ("add",))] * 3, LIMITS, workers=3)
         == [Verdict(Outcome.PASSED)] * 3
     )
+
+
+def test_a_running_sandbox_is_seen() -> None:
+    sleeper = Program(hostile.ENDLESS["sleeps"], TESTS, ("add",))
+    with ThreadPoolExecutor(1) as pool:
+        checked = pool.submit(check_programs, [sleeper], Limits(seconds=3))
+        while not sandboxed_processes():
+            assert not checked.done()
+    assert checked.result()[0].outcome is Outcome.TIMED_OUT
 
 
 @pytest.mark.parametrize("name", hostile.TRICKY_VALUES)

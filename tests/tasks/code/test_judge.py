@@ -134,6 +134,14 @@ def test_tests_may_expect_an_exception() -> None:
     assert [one.passed for one in verdicts(raising, returning, sandbox="none")] == [True, False]
 
 
+def test_a_reason_is_one_line_of_printable_text() -> None:
+    program = Program(r"raise ValueError('\x1b[2J\n\udcff' + 'x' * 999)", "", ())
+    (verdict,) = verdicts(program, sandbox="none")
+    assert verdict.reason.startswith("ValueError: [2J x")
+    assert verdict.reason.isprintable()
+    assert len(verdict.reason) <= 200
+
+
 def test_no_tests_are_run_for_no_programs() -> None:
     assert check_programs([]) == []
 

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from headsieve.tasks.code.sandbox import Confined, Limits, SandboxKind, check_sandbox, start
 
-_LARGEST_POOL = 16
+_LARGEST_POOL = 16  # with two sandboxes each, and a user id for each of these
 # How long a program that closed its pipes may take to end before it is killed.
 _GRACE_SECONDS = 0.5
 
@@ -130,7 +130,7 @@ def check_programs(
     limits : Limits, optional
         For each program.
     workers : int, optional
-        Programs at a time; by default one for each available processor.
+        Programs at a time, at most 16; by default one for each available processor.
     sandbox : {"bwrap", "none"}, optional
         ``none`` runs programs as the user, with limits on time, memory and file size alone.
 
@@ -147,8 +147,7 @@ def check_programs(
     if not programs:
         return []
     check_sandbox(sandbox)
-    if workers is None:
-        workers = min(len(os.sched_getaffinity(0)), _LARGEST_POOL)
+    workers = min(workers or len(os.sched_getaffinity(0)), _LARGEST_POOL)
     with ThreadPoolExecutor(workers) as pool:
         verdicts = [pool.submit(_check, program, limits, sandbox) for program in programs]
         try:

@@ -26,7 +26,8 @@ _INSIDE_SEEN = "/headsieve"
 _FOLDER = "/work"
 _FULL_USER_MAP = ["0", "0", str(2**32 - 1)]
 _FIRST_USER = 2**30
-_PROCESSES_IN_USE = itertools.count()
+_USERS = 2**6
+_SANDBOXES = itertools.count()
 
 
 @dataclass(frozen=True)
@@ -261,9 +262,15 @@ def _can_change_user() -> bool:
     return Path("/proc/self/uid_map").read_text().split() == _FULL_USER_MAP
 
 
+def own_users() -> range:
+    """User ids of this process's sandboxes, where it is root: far from people's and services'."""
+    first = _FIRST_USER + os.getpid() % 2**22 * _USERS
+    return range(first, first + _USERS)
+
+
 def _unused_user() -> int:
-    """A user id of its own for each sandbox, far from those of people and services."""
-    return _FIRST_USER + os.getpid() % 2**22 * 2**6 + next(_PROCESSES_IN_USE) % 2**6
+    """A user id of its own for each sandbox; there are never so many at a time."""
+    return own_users()[next(_SANDBOXES) % _USERS]
 
 
 def _first_process(*said: bytes) -> int | None:

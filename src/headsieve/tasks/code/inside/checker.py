@@ -146,7 +146,9 @@ def main() -> None:
     with os.fdopen(job_file, encoding="utf-8") as file:
         job = json.load(file)
     outcome, reason = _run(job, _Connection(answers, requests))
-    reason = " ".join(reason.split())[:_LONGEST_REASON]
+    # Parts of it may be the program's words, which are not to move anyone's cursor.
+    printable = "".join(letter if letter.isprintable() else " " for letter in reason)
+    reason = " ".join(printable.split())[:_LONGEST_REASON]
     with os.fdopen(verdict_file, "w", encoding="ascii") as file:
         json.dump({"outcome": outcome, "reason": reason}, file)
     # The program may hold the other end of a pipe open; nothing is left to be flushed to it.
