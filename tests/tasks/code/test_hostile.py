@@ -6,7 +6,10 @@ import os
 import re
 import shutil
 import socket
-from collections.abc import Iterator
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -57,10 +60,11 @@ def verdict(source: str, limits: Limits = LIMITS, tests: str = TESTS) -> Verdict
     return check_programs([Program(source, tests, ("add",))], limits)[0]
 
 
-def sandboxed_processes() -> set[str]:
-    """Processes in another process namespace than this one, under its sandboxes' users."""
+def sandboxed_processes(users: Iterable[int]) -> set[str]:
+    """Running processes in another process namespace than this one, under one of the users."""
     own = os.readlink("/proc/self/ns/pid")
-    users = own_users() if os.geteuid() == 0 else [os.getuid()]
+    if os.geteuid() != 0:
+        users = [os.getuid()]
     found = set()
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -79,7 +83,7 @@ def leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     files = set(Path("/tmp").iterdir())
     descriptors = set(os.listdir("/proc/self/fd"))
     yield
-    assert not sandboxed_processes()
+    assert not sandboxed_processes(own_users(os.getpid()))
     assert not {path for path in set(Path("/tmp").iterdir()) - files if "headsieve" in path.name}
     assert len(os.listdir("/proc/self/fd")) == len(descriptors)
     assert not [path for path in tmp_path.rglob("*") if path.name != "secret"]
@@ -98,9 +102,30 @@ def test_a_running_sandbox_is_seen() -> None:
     sleeper = Program(hostile.ENDLESS["sleeps"], TESTS, ("add",))
     with ThreadPoolExecutor(1) as pool:
         checked = pool.submit(check_programs, [sleeper], Limits(seconds=3))
-        while not sandboxed_processes():
+        while not sandboxed_processes(own_users(os.getpid())):
             assert not checked.done()
     assert checked.result()[0].outcome is Outcome.TIMED_OUT
+
+
+def test_a_sandbox_ends_with_the_process_that_made_it() -> None:
+    code = (
+        "from headsieve.tasks.code import *\n"
+        "from tests.tasks.code import hostile\n"
+        "program = Program(hostile.ENDLESS['catches every signal'], 'add(1, 2)', ('add',))\n"
+        "check_programs([program], Limits(seconds=60))\n"
+    )
+    paths = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen([sys.executable, "-c", code], env=paths) as maker:
+        users = own_users(maker.pid)
+        deadline = time.monotonic() + 60
+        while not sandboxed_processes(users) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        seen = sandboxed_processes(users)
+        maker.kill()
+    assert seen
+    while sandboxed_processes(users) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not sandboxed_processes(users)
 
 
 @pytest.mark.parametrize("name", hostile.TRICKY_VALUES)

@@ -262,15 +262,15 @@ def _can_change_user() -> bool:
     return Path("/proc/self/uid_map").read_text().split() == _FULL_USER_MAP
 
 
-def own_users() -> range:
-    """User ids of this process's sandboxes, where it is root: far from people's and services'."""
-    first = _FIRST_USER + os.getpid() % 2**22 * _USERS
+def own_users(process: int) -> range:
+    """User ids of the sandboxes that a root's process makes, far from people's and services'."""
+    first = _FIRST_USER + process % 2**22 * _USERS
     return range(first, first + _USERS)
 
 
 def _unused_user() -> int:
     """A user id of its own for each sandbox; there are never so many at a time."""
-    return own_users()[next(_SANDBOXES) % _USERS]
+    return own_users(os.getpid())[next(_SANDBOXES) % _USERS]
 
 
 def _first_process(*said: bytes) -> int | None:
