@@ -30,7 +30,7 @@ values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(hashables, inner, max_size=3),
     max_leaves=8,
 )
-tags = st.sampled_from(["list", "set", "dict", "iterator", "int", "float", "bytes", "reference"])
+tags = st.sampled_from(["list", "set", "dict", "iterator", "int", "float", "bytes", "type"])
 messages = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.tuples(tags, inner).map(list),
@@ -60,6 +60,12 @@ def test_what_is_no_literal_arrives_too() -> None:
     assert math.isnan(over(float("nan")))
     assert over(10**5000) == 10**5000
     assert over("\udcff") == "\udcff"
+    assert over([int, dict]) == [int, dict]
+
+
+def test_a_class_of_the_programs_own_does_not_pass_for_a_type() -> None:
+    with pytest.raises(TypeError):
+        over(type("int", (int,), {}))
 
 
 def test_subclasses_arrive_as_what_they_derive_from() -> None:
@@ -79,7 +85,21 @@ def test_any_message_gives_plain_data_or_an_error(message: Any) -> None:
         return
     if isinstance(value, Iterator):
         return
-    plain = (type(None), bool, int, float, complex, str, bytes, list, tuple, set, frozenset, dict)
+    plain = (
+        type,
+        type(None),
+        bool,
+        int,
+        float,
+        complex,
+        str,
+        bytes,
+        list,
+        tuple,
+        set,
+        frozenset,
+        dict,
+    )
     assert type(value) in (*plain, wire.Reference)
 
 

@@ -79,6 +79,8 @@ def encode(value: Any, refer: Callable[[Any], int]) -> Any:
         if len(elements) > MOST_OF_ITERATOR:
             raise ValueError(f"an iterator of more than {MOST_OF_ITERATOR} elements")
         return ["iterator", [encode(element, refer) for element in elements]]
+    if isinstance(value, type) and _TYPES.get(value.__name__) is value:
+        return ["type", value.__name__]
     return ["reference", refer(value)]
 
 
@@ -88,6 +90,9 @@ _COLLECTIONS: dict[str, type[Any]] = {
     "set": set,
     "frozenset": frozenset,
 }
+_TYPES: dict[str, type[Any]] = {
+    kind.__name__: kind for kind in (bool, int, float, complex, str, bytes, dict)
+} | _COLLECTIONS
 
 
 def decode(message: Any) -> Any:
@@ -100,7 +105,7 @@ def decode(message: Any) -> Any:
     """
     try:
         return _decode(message)
-    except (TypeError, ValueError, RecursionError, OverflowError) as error:
+    except (KeyError, TypeError, ValueError, RecursionError, OverflowError) as error:
         raise MalformedMessageError("a message that stands for no value") from error
 
 
@@ -128,5 +133,6 @@ _SCALARS: dict[str, Callable[[Any], Any]] = {
     "int": lambda text: int(text, 16),
     "float": float.fromhex,
     "bytes": bytes.fromhex,
+    "type": lambda name: _TYPES[name],
     "reference": lambda number: Reference(int(number)),
 }
