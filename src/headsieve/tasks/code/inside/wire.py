@@ -79,7 +79,7 @@ def encode(value: Any, refer: Callable[[Any], int]) -> Any:
         if len(elements) > MOST_OF_ITERATOR:
             raise ValueError(f"an iterator of more than {MOST_OF_ITERATOR} elements")
         return ["iterator", [encode(element, refer) for element in elements]]
-    if isinstance(value, type) and _TYPES.get(value.__name__) is value:
+    if isinstance(value, type) and value in _TYPES.values():
         return ["type", value.__name__]
     return ["reference", refer(value)]
 
