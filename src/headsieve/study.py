@@ -15,6 +15,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from headsieve.errors import HeadsieveError, first_line
+from headsieve.measure.workers import Workers
 from headsieve.models.knockout import require_unmodified
 from headsieve.progress import Progress
 from headsieve.provenance import describe_model, peak_memory, versions
@@ -41,7 +42,7 @@ from headsieve.runs import (
     run_folder,
     write_atomically,
 )
-from headsieve.sensing.problem import Columns, Prior, Problem, to_masks
+from headsieve.sensing.problem import Columns, Masks, Prior, Problem, to_masks
 from headsieve.sensing.recovery import Effects
 from headsieve.sensing.strategies import Strategy, find_strategy, search
 from headsieve.tasks.selection import select_tasks
@@ -171,6 +172,7 @@ def locate(
     resume: bool = False,
     force: bool = False,
     progress: Progress | None = None,
+    workers: Workers | None = None,
 ) -> Study:
     """Find the heads that each capability depends on, and confirm them on held-out items.
 
@@ -205,6 +207,8 @@ def locate(
     force : bool
         Search even for a capability that the model hardly has.
     progress : Progress, optional
+    workers : Workers, optional
+        What runs the model, as `headsieve.measure.ray_workers.RayWorkers`; by default this process.
 
     Returns
     -------
@@ -260,6 +264,7 @@ def locate(
             journal,
             batch_size=batch_size,
             progress=progress,
+            workers=workers,
         )
         for name in named:
             # A strategy refuses what it cannot do at its first question, before anything is run.
@@ -291,6 +296,8 @@ def _locate(bench: Workbench, config: Config, capability: str, strategy: Strateg
     bench.progress.stage(
         f"Verifying {capability}", RANDOM_SETS + masks_verified * len(problem.tasks)
     )
+    # All at once, so that many workers have work; what follows finds most of what it needs.
+    bench.measure_held_out(_curve_masks(bench, found.selected), problem.tasks)
     rng = np.random.default_rng([config.seed, 1])
     metrics = {task: bench.metrics[task] for task in problem.tasks}
     verification = verify(found.selected, capability, metrics, problem.heads, bench.held_out, rng)
@@ -337,7 +344,7 @@ def _curve(
 ) -> Curve:
     """Held-out metrics with 0 to all of the selected heads knocked out, best first."""
     heads = bench.model.geometry.heads
-    masks = to_masks([selected[:count] for count in range(len(selected) + 1)], len(heads))
+    masks = _curve_masks(bench, selected)
     scores = {name: bench.held_out(masks, name) for name in metrics}
     return Curve(
         heads=tuple(str(heads[column]) for column in selected),
@@ -346,6 +353,11 @@ def _curve(
         capability=capability,
         ci=tuple(mean_interval(score.value, rng) for score in scores[capability]),
     )
+
+
+def _curve_masks(bench: Workbench, selected: Columns) -> Masks:
+    sets = [selected[:count] for count in range(len(selected) + 1)]
+    return to_masks(sets, len(bench.model.geometry))
 
 
 def _head_results(effects: Effects, heads: Sequence[Head]) -> list[HeadResult]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from headsieve.cli.options import add_measuring, load, words
+from headsieve.cli.options import add_measuring, load, source, words
 from headsieve.cli.output import show
 
 
@@ -64,11 +66,24 @@ def add_locate(commands: Any) -> None:
     command.add_argument(
         "--force", action="store_true", help="search even for what the model hardly can"
     )
+    command.add_argument(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="measure in N processes, each with a replica of the model (needs ray)",
+    )
+    command.add_argument(
+        "--ray",
+        metavar="ADDRESS",
+        help="have the workers on this Ray cluster, or auto for the one this machine is part of "
+        "(default N: one for each GPU, or for each machine)",
+    )
     add_measuring(command, "search items of a task at most, and held-out items too")
     command.set_defaults(run=_locate)
 
 
 def _locate(options: argparse.Namespace) -> None:
+    from headsieve.measure.ray_workers import RayWorkers
     from headsieve.report import tables
     from headsieve.report.figures import file_names
     from headsieve.report.progress import ConsoleProgress
@@ -82,10 +97,21 @@ def _locate(options: argparse.Namespace) -> None:
     if options.out is None:
         options.out = Path("runs") / "-".join(file_names(capabilities).values())
     options.out = run_folder(options.out)
-    with ConsoleProgress() as progress:
+    with ConsoleProgress() as progress, contextlib.ExitStack() as stack:
         progress.note(f"Loading {options.model} ...")
+        model = load(options)
+        workers = None
+        if options.workers is not None or options.ray is not None:
+            workers = stack.enter_context(
+                RayWorkers(
+                    replace(source(options), dtype=model.dtype),
+                    options.workers,
+                    address=options.ray,
+                    note=progress.note,
+                )
+            )
         study = locate(
-            load(options),
+            model,
             options.capabilities,
             controls=controls,
             budget=options.budget,
@@ -100,6 +126,7 @@ def _locate(options: argparse.Namespace) -> None:
             resume=options.resume,
             force=options.force,
             progress=progress,
+            workers=workers,
         )
     if options.json:
         print(study.result.to_json(), end="")

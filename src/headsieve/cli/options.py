@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headsieve.models.loading import Model
+    from headsieve.models.loading import Model, Source
 
 
 def add_model(command: argparse.ArgumentParser) -> None:
@@ -53,6 +54,15 @@ def _batch_size(text: str) -> int | str:
         return int(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is neither auto nor a number") from None
+
+
+def source(options: argparse.Namespace) -> Source:
+    """Where the model that the options name comes from, whatever the current folder."""
+    from headsieve.models.loading import Source
+
+    path = os.path.expanduser(options.model)
+    name = os.path.abspath(path) if os.path.exists(path) else options.model
+    return Source(name, options.device, options.dtype, options.revision)
 
 
 def load(options: argparse.Namespace) -> Model:

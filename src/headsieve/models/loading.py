@@ -115,6 +115,20 @@ class Model:
         return limit
 
 
+@dataclass(frozen=True)
+class Source:
+    """Where a model comes from and how it is loaded: the arguments of `load_model`."""
+
+    name: str = DEFAULT_MODEL
+    device: str = "auto"
+    dtype: str = "auto"
+    revision: str | None = None
+
+    def load(self) -> Model:
+        """Load it."""
+        return load_model(self.name, device=self.device, dtype=self.dtype, revision=self.revision)
+
+
 def load_model(
     name: str | os.PathLike[str] = DEFAULT_MODEL,
     *,
