@@ -151,8 +151,12 @@ class Workbench:
         """
         self.progress.stage("Unmodified model", len(self.tasks))
         nothing = np.zeros((1, len(self.model.geometry)), dtype=bool)
-        scores = self._search(nothing, list(self.tasks))
+        scores = self._search(nothing, list(self.capabilities))
         for name, task in self.tasks.items():
+            # Capabilities come first: one that is refused costs no control.
+            if name not in scores:
+                others = [other for other in self.tasks if other not in self.capabilities]
+                scores = self._search(nothing, others)
             (score,) = scores[name]
             least = task.chance + _ABOVE_CHANCE
             if task.kind == "text" or (lower := _lower_end(score)) >= least:

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headsieve.cli.options import add_measuring, load, source, words
 from headsieve.cli.output import show
+from headsieve.errors import HeadsieveError
+
+if TYPE_CHECKING:
+    from headsieve.measure.ray_workers import RayWorkers
+    from headsieve.models.loading import Model
+    from headsieve.progress import Progress
 
 
 def add_locate(commands: Any) -> None:
@@ -67,6 +74,11 @@ def add_locate(commands: Any) -> None:
         "--force", action="store_true", help="search even for what the model hardly can"
     )
     command.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="only tell what it would take: evaluations, tokens, operations, time and memory",
+    )
+    command.add_argument(
         "--workers",
         type=int,
         metavar="N",
@@ -83,7 +95,6 @@ def add_locate(commands: Any) -> None:
 
 
 def _locate(options: argparse.Namespace) -> None:
-    from headsieve.measure.ray_workers import RayWorkers
     from headsieve.report import tables
     from headsieve.report.figures import file_names
     from headsieve.report.progress import ConsoleProgress
@@ -97,41 +108,66 @@ def _locate(options: argparse.Namespace) -> None:
     if options.out is None:
         options.out = Path("runs") / "-".join(file_names(capabilities).values())
     options.out = run_folder(options.out)
+    settings: dict[str, Any] = {
+        "controls": controls,
+        "budget": options.budget,
+        "heads": options.heads,
+        "max_control_drop": options.max_control_drop,
+        "strategy": options.strategy,
+        "prior": options.prior,
+        "seed": options.seed,
+        "limit": options.limit,
+        "batch_size": options.batch_size,
+    }
     with ConsoleProgress() as progress, contextlib.ExitStack() as stack:
         progress.note(f"Loading {options.model} ...")
         model = load(options)
-        workers = None
-        if options.workers is not None or options.ray is not None:
-            workers = stack.enter_context(
-                RayWorkers(
-                    replace(source(options), dtype=model.dtype),
-                    options.workers,
-                    address=options.ray,
-                    note=progress.note,
-                )
-            )
+        if options.dry_run:
+            _dry_run(model, options, settings)
+            return
         study = locate(
             model,
             options.capabilities,
-            controls=controls,
-            budget=options.budget,
-            heads=options.heads,
-            max_control_drop=options.max_control_drop,
-            strategy=options.strategy,
-            prior=options.prior,
-            seed=options.seed,
-            limit=options.limit,
-            batch_size=options.batch_size,
+            **settings,
             out=options.out,
             resume=options.resume,
             force=options.force,
             progress=progress,
-            workers=workers,
+            workers=_workers(model, options, progress, stack),
         )
     if options.json:
         print(study.result.to_json(), end="")
     else:
         show(tables.summary(study.result, general=study.general, folder=study.folder))
+
+
+def _dry_run(model: Model, options: argparse.Namespace, settings: dict[str, Any]) -> None:
+    from headsieve.forecast import forecast
+    from headsieve.report.tables import forecast_table
+
+    if options.ray is not None and options.workers is None:
+        raise HeadsieveError("For a dry run say with --workers how many there will be.")
+    found = forecast(model, options.capabilities, workers=options.workers or 1, **settings)
+    if options.json:
+        print(json.dumps(found.to_dict(), indent=2))
+    else:
+        show(forecast_table(found))
+
+
+def _workers(
+    model: Model,
+    options: argparse.Namespace,
+    progress: Progress,
+    stack: contextlib.ExitStack,
+) -> RayWorkers | None:
+    if options.workers is None and options.ray is None:
+        return None
+    from headsieve.measure.ray_workers import RayWorkers
+
+    # In the type of this process, whatever device a worker finds.
+    here = replace(source(options), dtype=model.dtype)
+    workers = RayWorkers(here, options.workers, address=options.ray, note=progress.note)
+    return stack.enter_context(workers)
 
 
 def _controls(text: str | None) -> list[str] | None:

@@ -227,7 +227,12 @@ class InProcess:
     def way(self, name: str) -> Way:
         """How an item set is measured."""
         plan = self._plan(name)
-        return Way(self._masks_per_batch(plan), plan.tokens, plan.packed, plan.engine.reentry)
+        return Way(
+            masks_per_batch(self.model, plan.rows, self._batch_size),
+            plan.tokens,
+            plan.packed,
+            plan.engine.reentry,
+        )
 
     def measure(self, batches: Sequence[Batch]) -> Iterator[tuple[int, Measured]]:
         """Measure batches in their order."""
@@ -287,13 +292,6 @@ class InProcess:
             return f"{dtype} may be too narrow for it: try --dtype float32"
         return f"{dtype} is wide enough, so its weights may be damaged"
 
-    def _masks_per_batch(self, plan: _Plan) -> int:
-        if self._batch_size != "auto":
-            return self._batch_size
-        longest = max(len(row.tokens) for row in plan.rows)
-        allowed = _TOKENS_PER_BATCH.get(self.model.device.type, _TOKENS_PER_BATCH["cuda"])
-        return max(1, allowed // longest)
-
     def _plan(self, name: str) -> _Plan:
         """Choose the fastest way to compute an item set that gives what plain rows give."""
         if name not in self._plans:
@@ -340,6 +338,15 @@ class InProcess:
             int(number): log_prob[:, row.sequences == number].sum(axis=1)
             for number in np.unique(row.sequences)
         }
+
+
+def masks_per_batch(model: Model, rows: Sequence[Row], batch_size: BatchSize) -> int:
+    """Masks in one forward pass of packed rows: as many as were asked for, or as fit."""
+    if batch_size != "auto":
+        return batch_size
+    longest = max(len(row.tokens) for row in rows)
+    allowed = _TOKENS_PER_BATCH.get(model.device.type, _TOKENS_PER_BATCH["cuda"])
+    return max(1, allowed // longest)
 
 
 def _check_lengths(model: Model, item_sets: Mapping[str, ItemSet]) -> None:
