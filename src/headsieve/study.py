@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from headsieve.models.heads import Head
     from headsieve.models.loading import Model
 
-
 _FIGURES = "figures"
 _HEADS_FILE = "heads.csv"
 _HEADS_JSON_FILE = "heads.json"
@@ -208,7 +207,7 @@ def locate(
         Search even for a capability that the model hardly has.
     progress : Progress, optional
     workers : Workers, optional
-        What runs the model, as `headsieve.measure.ray_workers.RayWorkers`; by default this process.
+        What runs the model, as `RayWorkers` does; by default this process.
 
     Returns
     -------
@@ -235,6 +234,7 @@ def locate(
         dtype=model.dtype,
         device=model.device.type,
         fingerprint=model.fingerprint,
+        quantize=model.quantize,
         capabilities=tuple(capability_words),
         controls=tuple(others if control_words is None else control_words),
         budget=budget,

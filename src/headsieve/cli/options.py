@@ -28,6 +28,16 @@ def add_model(command: argparse.ArgumentParser) -> None:
         metavar="T",
         help="auto, float32, bfloat16 or float16 (%(default)s)",
     )
+    command.add_argument(
+        "--device-map",
+        metavar="M",
+        help="auto spreads the layers over all GPUs and main memory",
+    )
+    command.add_argument(
+        "--quantize",
+        metavar="Q",
+        help="4bit or 8bit quantises the weights as they are loaded (needs bitsandbytes)",
+    )
 
 
 def add_measuring(command: argparse.ArgumentParser, limit: str) -> None:
@@ -62,7 +72,14 @@ def source(options: argparse.Namespace) -> Source:
 
     path = os.path.expanduser(options.model)
     name = os.path.abspath(path) if os.path.exists(path) else options.model
-    return Source(name, options.device, options.dtype, options.revision)
+    return Source(
+        name,
+        options.device,
+        options.dtype,
+        options.revision,
+        options.device_map,
+        options.quantize,
+    )
 
 
 def load(options: argparse.Namespace) -> Model:
@@ -70,7 +87,12 @@ def load(options: argparse.Namespace) -> Model:
     from headsieve.models.loading import load_model
 
     return load_model(
-        options.model, device=options.device, dtype=options.dtype, revision=options.revision
+        options.model,
+        device=options.device,
+        dtype=options.dtype,
+        revision=options.revision,
+        device_map=options.device_map,
+        quantize=options.quantize,
     )
 
 

@@ -360,7 +360,8 @@ def _shares(source: Source, count: int | None, *, local: bool) -> tuple[int, dic
         cpus = threads = _largest_share([int(node.get("CPU", 0)) for node in nodes], count)
     # A model that is not spread over several GPUs uses one.
     each = _largest_share([int(node.get("GPU", 0)) for node in nodes], count) if gpus else 0
-    return count, {"num_cpus": cpus, "num_gpus": min(each, 1)}, threads
+    each = each if source.device_map else min(each, 1)
+    return count, {"num_cpus": cpus, "num_gpus": each}, threads
 
 
 def _largest_share(amounts: Sequence[int], count: int) -> int:
