@@ -27,10 +27,9 @@ from headsieve.study import locate
 if TYPE_CHECKING:
     from headsieve.models.loading import Model
 
-# Calibration stops once it has taken so long (seconds), and makes every batch so often.
-_CALIBRATION = 6.0
+# A calibration makes its batches so often, but stops once it has taken so long (seconds).
 _ROUNDS = 3
-# Item sets that are tried: the first and the one with the largest batches.
+_CALIBRATION = 6.0
 _SEED = 0
 
 
@@ -140,7 +139,7 @@ class _Rehearsal:
         self._kept_already = 0
 
     def begin(self, model: Model, item_sets: Mapping[str, ItemSet], batch_size: BatchSize) -> None:
-        """Pack everything, and time a few batches."""
+        """Pack everything, and time a few batches of the first item set and of the largest."""
         self._model = model
         self._item_sets = dict(item_sets)
         self._costs = ModelCosts(model)
@@ -161,19 +160,18 @@ class _Rehearsal:
         if name not in self._ways:
             rows = self._rows[name]
             self._ways[name] = self._way(rows)
-            for work in self._trial(name, rows):
-                self._spend([work])
+            self._spend([self._trial(name, rows)])
         return self._ways[name]
 
     def measure(self, batches: Sequence[Batch]) -> Iterator[tuple[int, Measured]]:
         """Make scores up."""
         works = []
         for batch in batches:
-            lowest = lowest_layer(self._model.geometry, batch.masks)
-            work = self._batch_work(batch.name, len(batch.masks), lowest)
-            if lowest and self._reentry and batch.name not in self._entered:
+            entries = [lowest_layer(self._model.geometry, mask[None]) for mask in batch.masks]
+            work = self._batch_work(batch.name, entries)
+            if any(entries) and self._reentry and batch.name not in self._entered:
                 self._entered.add(batch.name)
-                work += self._batch_work(batch.name, 1, 0)
+                work += self._batch_work(batch.name, [0])
             works.append(work)
         self._spend(works)
         for number, batch in enumerate(batches):
@@ -182,7 +180,7 @@ class _Rehearsal:
 
     def gradient(self, name: str) -> Gradient:
         """Make a gradient up."""
-        work = self._batch_work(name, GRADIENT_COST, 0)
+        work = self._batch_work(name, [0] * GRADIENT_COST)
         self._spend([work])
         return Gradient(self._nats[name], GRADIENT_COST * self.way(name).tokens, 0.0)
 
@@ -222,7 +220,7 @@ class _Rehearsal:
         passes, flops, seconds = [], [], []
         for (name, layer), found in times.items():
             size = self._way(self._rows[name]).masks_per_batch
-            work = self._batch_work(name, size, layer)
+            work = self._batch_work(name, [layer] * size)
             passes.append(work.passes)
             flops.append(work.flops)
             # The first one also keeps hidden states.
@@ -242,24 +240,21 @@ class _Rehearsal:
         longest = max(len(row.tokens) for row in rows)
         return float(masks_per_batch(self._model, rows, self._batch_size) * longest)
 
-    def _batch_work(self, name: str, masks: int, lowest: int) -> Work:
-        lowest = lowest if self._reentry else 0
-        return sum(
-            (self._costs.forward(row, masks, lowest) for row in self._rows[name]), start=Work()
-        )
+    def _batch_work(self, name: str, entries: Sequence[int]) -> Work:
+        if not self._reentry:
+            entries = [0] * len(entries)
+        return sum((self._costs.forward(row, entries) for row in self._rows[name]), start=Work())
 
-    def _trial(self, name: str, rows: Sequence[Row]) -> list[Work]:
+    def _trial(self, name: str, rows: Sequence[Row]) -> Work:
         """What is run to find out whether packed rows are exact."""
-        masks = check_masks(self._model)
-        lowest = lowest_layer(self._model.geometry, masks)
+        geometry, masks = self._model.geometry, check_masks(self._model)
+        entries = [lowest_layer(geometry, mask[None]) for mask in masks]
         longest = max(self._item_sets[name].sequences, key=lambda one: len(one.tokens))
         (alone,) = single([longest])
         row = max(rows, key=lambda row: len(row.tokens))
-        return [
-            self._costs.forward(row, 1, 0),
-            self._costs.forward(row, len(masks), lowest),
-            *[self._costs.forward(alone, len(masks), 0)] * 2,
-        ]
+        forward = self._costs.forward
+        once = forward(row, [0]) + forward(row, entries)
+        return once + forward(alone, [0] * len(masks)) + forward(alone, [0] * len(masks))
 
     def _spend(self, works: Sequence[Work]) -> None:
         """Count works that any of the workers may do, each when one is free."""

@@ -43,14 +43,14 @@ class ModelCosts:
         self._pairs = np.zeros(len(self._weights))
         for layer in model.geometry.layers:
             self._pairs[layer.layer] = 4 * layer.heads * layer.head_dim
-        self._head = 2 * model.hf.get_output_embeddings().weight.numel()
+        self._head = 2.0 * model.hf.get_output_embeddings().weight.numel()
 
-    def forward(self, row: Row, masks: int, lowest: int) -> Work:
-        """Of one row under some masks in one pass that begins at the layer `lowest`."""
+    def forward(self, row: Row, entries: Sequence[int]) -> Work:
+        """Of one row in one pass, under a mask for each layer at which one enters."""
         nodes = len(row.tokens)
-        token = 2 * self._weights[lowest:].sum()
-        attention = self._pairs[lowest:].sum() * nodes
-        return Work(1, masks * float(nodes * (token + attention) + self._head * len(row.keep)))
+        layers = nodes * (2 * self._weights + self._pairs * nodes)
+        flops = sum(float(layers[entry:].sum()) for entry in entries)
+        return Work(1, flops + len(entries) * float(self._head * len(row.keep)))
 
 
 def kept_bytes(model: Model, rows: Sequence[Row], limit: int = 1 << 30) -> int:
