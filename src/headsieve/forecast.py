@@ -103,7 +103,7 @@ def forecast(
     HeadsieveError
         If anything that was asked for cannot be done.
     """
-    rehearsal = _Rehearsal(workers)
+    rehearsal = _Rehearsal(model.device.type, workers)
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as place:
         options = {**options, "out": os.path.join(place, "run"), "resume": False, "force": True}
@@ -127,7 +127,8 @@ def forecast(
 class _Rehearsal:
     """Workers that make scores up and count what measuring would have taken."""
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, device: str, workers: int) -> None:
+        self._device = device
         self._count = workers
         self.work = Work()
         self.seconds = 0.0

@@ -232,7 +232,7 @@ def locate(
         model=model.name,
         revision=model.revision,
         dtype=model.dtype,
-        device=model.device.type,
+        device=model.device.type if workers is None else workers.device,
         fingerprint=model.fingerprint,
         quantize=model.quantize,
         capabilities=tuple(capability_words),
@@ -387,7 +387,7 @@ def _study(
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         seed=config.seed,
         command=config.command,
-        model=describe_model(bench.model),
+        model=describe_model(bench.model).model_copy(update={"device": config.device}),
         capabilities={name: one.result for name, one in located.items()},
         cost=Cost(
             evaluations=evaluations,

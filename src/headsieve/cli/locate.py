@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -121,10 +120,11 @@ def _locate(options: argparse.Namespace) -> None:
     }
     with ConsoleProgress() as progress, contextlib.ExitStack() as stack:
         progress.note(f"Loading {options.model} ...")
-        model = load(options)
         if options.dry_run:
-            _dry_run(model, options, settings)
+            _dry_run(load(options), options, settings)
             return
+        workers = _workers(options, progress, stack)
+        model = load(options) if workers is None else _idle_model(options, workers)
         study = locate(
             model,
             options.capabilities,
@@ -133,7 +133,7 @@ def _locate(options: argparse.Namespace) -> None:
             resume=options.resume,
             force=options.force,
             progress=progress,
-            workers=_workers(model, options, progress, stack),
+            workers=workers,
         )
     if options.json:
         print(study.result.to_json(), end="")
@@ -155,19 +155,23 @@ def _dry_run(model: Model, options: argparse.Namespace, settings: dict[str, Any]
 
 
 def _workers(
-    model: Model,
-    options: argparse.Namespace,
-    progress: Progress,
-    stack: contextlib.ExitStack,
+    options: argparse.Namespace, progress: Progress, stack: contextlib.ExitStack
 ) -> RayWorkers | None:
     if options.workers is None and options.ray is None:
         return None
     from headsieve.measure.ray_workers import RayWorkers
 
-    # In the type of this process, whatever device a worker finds.
-    here = replace(source(options), dtype=model.dtype)
-    workers = RayWorkers(here, options.workers, address=options.ray, note=progress.note)
+    if options.quantize is not None:
+        raise HeadsieveError("Quantised models are measured in one process: leave out --workers.")
+    workers = RayWorkers(source(options), options.workers, address=options.ray, note=progress.note)
     return stack.enter_context(workers)
+
+
+def _idle_model(options: argparse.Namespace, workers: RayWorkers) -> Model:
+    """The model in this process's main memory, where it says what is measured but is not run."""
+    from headsieve.models.loading import load_model
+
+    return load_model(options.model, device="cpu", dtype=workers.dtype, revision=options.revision)
 
 
 def _controls(text: str | None) -> list[str] | None:

@@ -215,6 +215,11 @@ class Measurer:
 class InProcess:
     """Measures in this process."""
 
+    @property
+    def device(self) -> str:
+        """Kind of device that the model is on."""
+        return self.model.device.type
+
     def begin(self, model: Model, item_sets: Mapping[str, ItemSet], batch_size: BatchSize) -> None:
         """Say what will be measured of which model."""
         self.model = model

@@ -75,6 +75,10 @@ class Way:
 class Workers(Protocol):
     """One replica of a model or several; what they answer does not depend on how many."""
 
+    @property
+    def device(self) -> str:
+        """Kind of device that measures, as in ``cuda``."""
+
     def begin(self, model: Model, item_sets: Mapping[str, ItemSet], batch_size: BatchSize) -> None:
         """Say what will be measured of which model; to be called before anything else."""
 
