@@ -139,6 +139,11 @@ class _Rehearsal:
         self._entered: set[str] = set()
         self._kept_already = 0
 
+    @property
+    def device(self) -> str:
+        """Kind of device that the calibration runs on."""
+        return self._device
+
     def begin(self, model: Model, item_sets: Mapping[str, ItemSet], batch_size: BatchSize) -> None:
         """Pack everything, and time a few batches of the first item set and of the largest."""
         self._model = model

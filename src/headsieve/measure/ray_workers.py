@@ -137,6 +137,18 @@ class RayWorkers:
             ray.shutdown()
             self._owns_cluster = False
 
+    @property
+    def dtype(self) -> str:
+        """Type in which the workers compute."""
+        assert self._facts is not None
+        return self._facts.dtype
+
+    @property
+    def device(self) -> str:
+        """Kind of device on which they do."""
+        assert self._facts is not None
+        return self._facts.device.partition(":")[0]
+
     def begin(self, model: Model, item_sets: Mapping[str, ItemSet], batch_size: BatchSize) -> None:
         """Send the item sets to all workers.
 
