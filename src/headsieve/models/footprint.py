@@ -8,6 +8,7 @@ from typing import Any
 import psutil
 import torch
 import transformers
+from transformers.pytorch_utils import Conv1D
 
 from headsieve.errors import HeadsieveError
 from headsieve.models.heads import decoder_layers
@@ -36,7 +37,7 @@ def weight_bytes(
     small = {
         id(module.weight)
         for module in decoder_layers(hf).modules()
-        if isinstance(module, torch.nn.Linear)
+        if isinstance(module, (torch.nn.Linear, Conv1D))
     }
     return int(
         sum(

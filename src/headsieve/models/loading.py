@@ -103,7 +103,7 @@ class Model:
     def device(self) -> torch.device:
         """Where the model's inputs go."""
         # Weights that accelerate keeps elsewhere between calls are on no device.
-        hook = getattr(self.hf, "_hf_hook", None)
+        hook = getattr(self.hf.get_input_embeddings(), "_hf_hook", None)
         placed = getattr(hook, "execution_device", None)
         return torch.device(self.hf.device if placed is None else placed)
 
