@@ -13,6 +13,7 @@ import torch
 
 from headsieve.errors import HeadsieveError
 from headsieve.models.heads import Head
+from headsieve.models.placing import placed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -240,9 +241,8 @@ def _layer_hooks(
             device = next(hf.get_submodule(layer.projection).parameters()).device
             # Weights that accelerate keeps elsewhere between calls are on no device; then the
             # first call tells where the layer runs.
-            rows_there = torch.from_numpy(rows.copy()).to(
-                "cpu" if device.type == "meta" else device
-            )
+            there = torch.device("cpu") if device.type == "meta" else device
+            rows_there = placed(rows.copy(), there)
             hooks.append(_LayerHook(layer, rows_there, allow_mute=allow_mute))
     return hooks
 
