@@ -277,6 +277,10 @@ class RayWorkers:
         """A worker is alive but could not do what it was asked."""
         if worker.facts is not None and call is None:
             return
+        if worker.facts is None and any(other.facts for other in self._workers):
+            self._workers.remove(worker)
+            self._note(f"{worker.name} cannot start, so there is one fewer: {first_line(error)}")
+            return
         if isinstance(error, MemoryError) and call is not None:
             number = call.dispatch.give_back(worker, refuse=True)
             if number is None:
