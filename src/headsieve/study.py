@@ -292,16 +292,15 @@ def _locate(bench: Workbench, config: Config, capability: str, strategy: Strateg
     bench.progress.stage(f"Searching {capability}", config.budget * len(problem.tasks))
     found = search(strategy, problem, bench.answer)
 
-    masks_verified = 2 + max(len(found.selected) - 1, 0)
-    bench.progress.stage(
-        f"Verifying {capability}", RANDOM_SETS + masks_verified * len(problem.tasks)
-    )
+    sets = [found.selected[:count] for count in range(len(found.selected) + 1)]
+    masks = to_masks(sets, problem.heads)
+    bench.progress.stage(f"Verifying {capability}", RANDOM_SETS + len(sets) * len(problem.tasks))
     # All at once, so that many workers have work; what follows finds most of what it needs.
-    bench.measure_held_out(_curve_masks(bench, found.selected), problem.tasks)
+    bench.measure_held_out(masks, problem.tasks)
     rng = np.random.default_rng([config.seed, 1])
     metrics = {task: bench.metrics[task] for task in problem.tasks}
     verification = verify(found.selected, capability, metrics, problem.heads, bench.held_out, rng)
-    curve = _curve(bench, capability, found.selected, metrics, rng)
+    curve = _curve(bench, capability, found.selected, masks, metrics, rng)
 
     names = [str(head) for head in bench.model.geometry.heads]
     result = CapabilityResult(
@@ -339,12 +338,12 @@ def _curve(
     bench: Workbench,
     capability: str,
     selected: Columns,
+    masks: Masks,
     metrics: Mapping[str, str],
     rng: np.random.Generator,
 ) -> Curve:
     """Held-out metrics with 0 to all of the selected heads knocked out, best first."""
     heads = bench.model.geometry.heads
-    masks = _curve_masks(bench, selected)
     scores = {name: bench.held_out(masks, name) for name in metrics}
     return Curve(
         heads=tuple(str(heads[column]) for column in selected),
@@ -353,11 +352,6 @@ def _curve(
         capability=capability,
         ci=tuple(mean_interval(score.value, rng) for score in scores[capability]),
     )
-
-
-def _curve_masks(bench: Workbench, selected: Columns) -> Masks:
-    sets = [selected[:count] for count in range(len(selected) + 1)]
-    return to_masks(sets, len(bench.model.geometry))
 
 
 def _head_results(effects: Effects, heads: Sequence[Head]) -> list[HeadResult]:
