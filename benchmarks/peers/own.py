@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headsieve.measure.engine import Engine
+from headsieve.measure.items import ItemSet
 from headsieve.measure.journal import Journal
-from headsieve.measure.measurer import Measurer
+from headsieve.measure.measurer import InProcess, Measurer
+from headsieve.measure.workers import BatchSize
 from peers import Peer
 from works import Masks, Work
 
@@ -29,9 +32,17 @@ class Headsieve(Peer):
         return np.stack([score.log_prob for score in self.measurer.measure(masks, "work")])
 
 
+class _NoReentry(InProcess):
+    """Measuring that computes every layer for every mask."""
+
+    def begin(self, model: Model, item_sets: Mapping[str, ItemSet], batch_size: BatchSize) -> None:
+        super().begin(model, item_sets, batch_size)
+        self._reentering = Engine(model, reentry=False)
+
+
 class NoMaskSharing(Headsieve):
     """The same without `Engine`'s start above the layers that a mask leaves as they are."""
 
     def __init__(self, model: Model, work: Work) -> None:
         super().__init__(model, work)
-        self.measurer._reentering = Engine(model, reentry=False)
+        self.measurer = Measurer(model, {"work": work.item_set}, Journal(), workers=_NoReentry())

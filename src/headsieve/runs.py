@@ -54,6 +54,8 @@ class Config:
         Changes what is refused, not what is measured, so it may differ on resuming.
     items : dict of str to str
         Fingerprint of each task's search and held-out items.
+    quantize : {"4bit", "8bit"} or None
+        Of the model's weights.
     """
 
     model: str
@@ -73,6 +75,7 @@ class Config:
     batch_size: int | str
     force: bool
     items: dict[str, str]
+    quantize: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse what no study can have."""
@@ -141,6 +144,8 @@ class Config:
             words += ["--limit", str(self.limit)]
         words += ["--device", self.device, "--dtype", self.dtype]
         words += ["--batch-size", str(self.batch_size)]
+        if self.quantize is not None:
+            words += ["--quantize", self.quantize]
         return shlex.join([*words, *(["--force"] if self.force else [])])
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from headsieve.errors import HeadsieveError, first_line
+from headsieve.measure.workers import Workers
 from headsieve.models.knockout import require_unmodified
 from headsieve.progress import Progress
 from headsieve.provenance import describe_model, peak_memory, versions
@@ -41,7 +42,7 @@ from headsieve.runs import (
     run_folder,
     write_atomically,
 )
-from headsieve.sensing.problem import Columns, Prior, Problem, to_masks
+from headsieve.sensing.problem import Columns, Masks, Prior, Problem, to_masks
 from headsieve.sensing.recovery import Effects
 from headsieve.sensing.strategies import Strategy, find_strategy, search
 from headsieve.tasks.selection import select_tasks
@@ -51,7 +52,6 @@ from headsieve.workbench import Workbench, split_tasks, task_words
 if TYPE_CHECKING:
     from headsieve.models.heads import Head
     from headsieve.models.loading import Model
-
 
 _FIGURES = "figures"
 _HEADS_FILE = "heads.csv"
@@ -171,6 +171,7 @@ def locate(
     resume: bool = False,
     force: bool = False,
     progress: Progress | None = None,
+    workers: Workers | None = None,
 ) -> Study:
     """Find the heads that each capability depends on, and confirm them on held-out items.
 
@@ -205,6 +206,8 @@ def locate(
     force : bool
         Search even for a capability that the model hardly has.
     progress : Progress, optional
+    workers : Workers, optional
+        What runs the model, as `RayWorkers` does; by default this process.
 
     Returns
     -------
@@ -229,8 +232,9 @@ def locate(
         model=model.name,
         revision=model.revision,
         dtype=model.dtype,
-        device=model.device.type,
+        device=model.device.type if workers is None else workers.device,
         fingerprint=model.fingerprint,
+        quantize=model.quantize,
         capabilities=tuple(capability_words),
         controls=tuple(others if control_words is None else control_words),
         budget=budget,
@@ -260,6 +264,7 @@ def locate(
             journal,
             batch_size=batch_size,
             progress=progress,
+            workers=workers,
         )
         for name in named:
             # A strategy refuses what it cannot do at its first question, before anything is run.
@@ -287,14 +292,15 @@ def _locate(bench: Workbench, config: Config, capability: str, strategy: Strateg
     bench.progress.stage(f"Searching {capability}", config.budget * len(problem.tasks))
     found = search(strategy, problem, bench.answer)
 
-    masks_verified = 2 + max(len(found.selected) - 1, 0)
-    bench.progress.stage(
-        f"Verifying {capability}", RANDOM_SETS + masks_verified * len(problem.tasks)
-    )
+    sets = [found.selected[:count] for count in range(len(found.selected) + 1)]
+    masks = to_masks(sets, problem.heads)
+    bench.progress.stage(f"Verifying {capability}", RANDOM_SETS + len(sets) * len(problem.tasks))
+    # All at once, so that many workers have work; what follows finds most of what it needs.
+    bench.measure_held_out(masks, problem.tasks)
     rng = np.random.default_rng([config.seed, 1])
     metrics = {task: bench.metrics[task] for task in problem.tasks}
     verification = verify(found.selected, capability, metrics, problem.heads, bench.held_out, rng)
-    curve = _curve(bench, capability, found.selected, metrics, rng)
+    curve = _curve(bench, capability, found.selected, masks, metrics, rng)
 
     names = [str(head) for head in bench.model.geometry.heads]
     result = CapabilityResult(
@@ -332,12 +338,12 @@ def _curve(
     bench: Workbench,
     capability: str,
     selected: Columns,
+    masks: Masks,
     metrics: Mapping[str, str],
     rng: np.random.Generator,
 ) -> Curve:
     """Held-out metrics with 0 to all of the selected heads knocked out, best first."""
     heads = bench.model.geometry.heads
-    masks = to_masks([selected[:count] for count in range(len(selected) + 1)], len(heads))
     scores = {name: bench.held_out(masks, name) for name in metrics}
     return Curve(
         heads=tuple(str(heads[column]) for column in selected),
@@ -375,7 +381,7 @@ def _study(
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         seed=config.seed,
         command=config.command,
-        model=describe_model(bench.model),
+        model=describe_model(bench.model).model_copy(update={"device": config.device}),
         capabilities={name: one.result for name, one in located.items()},
         cost=Cost(
             evaluations=evaluations,

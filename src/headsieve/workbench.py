@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import stats
@@ -13,6 +13,7 @@ from headsieve.errors import HeadsieveError
 from headsieve.measure.items import ItemSet, tokenize
 from headsieve.measure.journal import Journal
 from headsieve.measure.measurer import Measurer
+from headsieve.measure.workers import BatchSize, Workers
 from headsieve.progress import Progress
 from headsieve.scores import Score
 from headsieve.sensing.problem import Answer, AnyQuestion, GradientQuestion, Masks
@@ -91,6 +92,8 @@ class Workbench:
     batch_size : int or "auto"
         Masks in one forward pass.
     progress : Progress
+    workers : Workers, optional
+        What runs the model; by default this process.
     """
 
     def __init__(
@@ -101,8 +104,9 @@ class Workbench:
         item_sets: Mapping[str, ItemSet],
         journal: Journal,
         *,
-        batch_size: int | Literal["auto"],
+        batch_size: BatchSize,
         progress: Progress,
+        workers: Workers | None = None,
     ) -> None:
         self.model = model
         self.capabilities = dict(capabilities)
@@ -116,6 +120,7 @@ class Workbench:
             journal,
             batch_size=batch_size,
             on_measured=lambda _name, count: progress.advance(count),
+            workers=workers,
         )
 
     def search(self, masks: Masks, task: str) -> list[Score]:
@@ -126,11 +131,15 @@ class Workbench:
         """Scores on held-out items, one a mask."""
         return self._measurer.measure(masks, f"{task} held-out")
 
+    def measure_held_out(self, masks: Masks, tasks: Sequence[str]) -> None:
+        """Measure several tasks' held-out items at once, for `held_out` to find."""
+        self._measurer.measure_all(masks, [f"{task} held-out" for task in tasks])
+
     def answer(self, question: AnyQuestion) -> Answer:
         """Measure what a strategy asks for, on search items."""
         if isinstance(question, GradientQuestion):
             return {task: self._measurer.gradient(f"{task} search") for task in question.tasks}
-        return {task: self.search(question.masks, task) for task in question.tasks}
+        return self._search(question.masks, question.tasks)
 
     def check_baselines(self, *, force: bool) -> None:
         """Refuse capabilities that the model hardly has, and tell of controls that cannot fall.
@@ -142,8 +151,13 @@ class Workbench:
         """
         self.progress.stage("Unmodified model", len(self.tasks))
         nothing = np.zeros((1, len(self.model.geometry)), dtype=bool)
+        scores = self._search(nothing, list(self.capabilities))
         for name, task in self.tasks.items():
-            score = self.search(nothing, name)[0]
+            # Capabilities come first: one that is refused costs no control.
+            if name not in scores:
+                others = [other for other in self.tasks if other not in self.capabilities]
+                scores = self._search(nothing, others)
+            (score,) = scores[name]
             least = task.chance + _ABOVE_CHANCE
             if task.kind == "text" or (lower := _lower_end(score)) >= least:
                 continue
@@ -168,6 +182,10 @@ class Workbench:
                     f"{shortcut} is not exact for this model and some items, which are therefore "
                     "computed the slow way."
                 )
+
+    def _search(self, masks: Masks, tasks: Sequence[str]) -> dict[str, list[Score]]:
+        found = self._measurer.measure_all(masks, [f"{task} search" for task in tasks])
+        return {task: found[f"{task} search"] for task in tasks}
 
 
 def _lower_end(score: Score) -> float:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from headsieve.measure.items import ItemSet
 from headsieve.measure.journal import Entry, Journal, Key
 from headsieve.measure.memory import halving
 from headsieve.measure.packing import Row, TokenSequence, pack, single
+from headsieve.measure.workers import Batch, BatchSize, Gradient, Measured, Way, Workers
 from headsieve.models.knockout import KnockoutError
 from headsieve.scores import GRADIENT_COST, Score
 
@@ -38,9 +39,13 @@ class _Plan:
     packed: bool
     engine: Engine
 
+    @property
+    def tokens(self) -> int:
+        return sum(len(row.tokens) for row in self.rows)
+
 
 class Measurer:
-    """Measures tasks under masks with one model, through a journal.
+    """Measures tasks under masks of one model, through a journal.
 
     Parameters
     ----------
@@ -52,6 +57,8 @@ class Measurer:
         Masks in one forward pass; ``auto`` fits them to the length of the rows.
     on_measured : callable, optional
         Called with the name and the number of new measurements whenever some are finished.
+    workers : Workers, optional
+        What runs the model; by default this process.
 
     Raises
     ------
@@ -65,20 +72,20 @@ class Measurer:
         item_sets: Mapping[str, ItemSet],
         journal: Journal,
         *,
-        batch_size: int | Literal["auto"] = "auto",
+        batch_size: BatchSize = "auto",
         on_measured: Callable[[str, int], None] | None = None,
+        workers: Workers | None = None,
     ) -> None:
         if batch_size != "auto" and batch_size < 1:
             raise HeadsieveError(f"The batch size must be auto or at least 1, not {batch_size}.")
         self.model = model
         self.item_sets = dict(item_sets)
         self.journal = journal
-        self._batch_size = batch_size
         self._on_measured = on_measured
-        self._plans: dict[str, _Plan] = {}
-        self._plain = Engine(model, reentry=False)
-        self._reentering = Engine(model, reentry=True)
         _check_lengths(model, self.item_sets)
+        self._workers = workers or InProcess()
+        self._workers.begin(model, self.item_sets, batch_size)
+        self._ways: dict[str, Way] = {}
 
     @property
     def packed(self) -> bool:
@@ -86,19 +93,15 @@ class Measurer:
 
         They do where that gives what plain rows give.
         """
-        return all(plan.packed for plan in self._plans.values())
+        return all(way.packed for way in self._ways.values())
 
     @property
     def reentry(self) -> bool:
         """Whether layers below the lowest knocked-out one are skipped, likewise."""
-        return all(plan.engine.reentry for plan in self._plans.values())
+        return all(way.reentry for way in self._ways.values())
 
     def measure(self, masks: Masks, name: str) -> list[Score]:
         """Scores of one task's items under each mask.
-
-        Measurements in the journal are not made again. The others are made and kept batch by
-        batch; which masks share a batch depends on nothing but the masks still to be measured, so
-        an interrupted call continues with the same batches and the same numbers.
 
         Parameters
         ----------
@@ -110,24 +113,58 @@ class Measurer:
         -------
         list of Score, one a mask
         """
-        keys = [self._key(mask, name) for mask in masks]
-        known = {key: self.journal.get(key) for key in keys}
-        first_row = {key: number for number, key in reversed(list(enumerate(keys)))}
-        # By the lowest layer they touch, so that a batch can start there.
-        missing = sorted(
-            (key for key, score in known.items() if score is None),
-            key=lambda key: lowest_layer(self.model.geometry, masks[[first_row[key]]]),
-        )
-        # Nothing is computed, not even how to compute, where everything is known.
-        size = self._masks_per_batch(name) if missing else 1
-        for start in range(0, len(missing), size):
-            batch = missing[start : start + size]
-            entries = self._measured(batch, masks[[first_row[key] for key in batch]], name)
-            self.journal.add(entries)
-            known.update((entry.key, entry.score) for entry in entries)
+        return self.measure_all(masks, [name])[name]
+
+    def measure_all(self, masks: Masks, names: Sequence[str]) -> dict[str, list[Score]]:
+        """Scores of several tasks' items under each mask.
+
+        Measurements in the journal are not made again. The others are made and kept batch by
+        batch; which masks share a batch depends on nothing but the masks still to be measured, so
+        an interrupted call continues with the same batches and the same numbers, and any number of
+        workers gives those numbers too.
+
+        Parameters
+        ----------
+        masks : ndarray of bool, shape (masks, heads)
+        names : sequence of str
+            Names of item sets.
+
+        Returns
+        -------
+        dict of str to list of Score, one a mask
+        """
+        keys = {name: [self._key(mask, name) for mask in masks] for name in names}
+        known = {key: self.journal.get(key) for name in names for key in keys[name]}
+        asked: list[list[Key]] = []
+        batches: list[Batch] = []
+        for name in names:
+            row: dict[Key, NDArray[np.bool_]] = {}
+            for key, mask in zip(keys[name], masks, strict=True):
+                row.setdefault(key, mask)
+            # By the lowest layer they touch, so that a batch can start there.
+            missing = sorted(
+                (key for key in row if known[key] is None),
+                key=lambda key: lowest_layer(self.model.geometry, row[key][None]),
+            )
+            # Nothing is computed, not even how to compute, where everything is known.
+            size = self._way(name).masks_per_batch if missing else 1
+            for start in range(0, len(missing), size):
+                asked.append(missing[start : start + size])
+                batches.append(Batch(name, np.array([row[key] for key in asked[-1]])))
+        for number, measured in self._workers.measure(batches):
+            name = batches[number].name
+            found = dict(zip(asked[number], measured.scores, strict=True))
+            self.journal.add(
+                Entry(key, name, score, measured.tokens, measured.seconds)
+                for key, score in found.items()
+            )
+            known.update(found)
             if self._on_measured is not None:
-                self._on_measured(name, len(entries))
-        return [score for key in keys if (score := known[key]) is not None]
+                self._on_measured(name, len(found))
+        return {
+            name: [score for key in keys[name] if (score := known[key]) is not None]
+            for name in names
+        }
 
     def gradient(self, name: str) -> NDArray[np.float64]:
         """Derivative of a task's search score with respect to a gate on each head.
@@ -150,38 +187,87 @@ class Measurer:
         HeadsieveError
             If memory does not suffice.
         """
-        nothing = np.zeros((1, len(self.model.geometry)), dtype=bool)
-        key = self._key(nothing[0], name)
+        key = self._key(np.zeros(len(self.model.geometry), dtype=bool), name)
         gradient = self.journal.gradient(key)
         if gradient is None:
-            started = time.perf_counter()
-            plan, items = self._plan(name), self.item_sets[name]
-            log_prob, _, _ = self._sequence_scores(plan, nothing, items)
-            slopes = items.slopes(log_prob[0])
-            try:
-                parts = [plan.engine.gradient(row, slopes[row.sequences]) for row in plan.rows]
-            except (torch.OutOfMemoryError, MemoryError) as error:
-                raise HeadsieveError(
-                    f"There is not enough memory for gradients of {name}; do without them "
-                    "(--prior none)."
-                ) from error
-            gradient = np.sum(parts, axis=0)
-            tokens = GRADIENT_COST * sum(len(row.tokens) for row in plan.rows)
-            self.journal.add_gradient(key, name, gradient, tokens, time.perf_counter() - started)
+            found = self._workers.gradient(name)
+            gradient = found.values
+            self.journal.add_gradient(key, name, gradient, found.tokens, found.seconds)
             if self._on_measured is not None:
                 self._on_measured(name, GRADIENT_COST)
         return gradient
 
-    def _measured(self, keys: Sequence[Key], masks: Masks, name: str) -> list[Entry]:
-        started = time.perf_counter()
+    def _way(self, name: str) -> Way:
+        if name not in self._ways:
+            self._ways[name] = self._workers.way(name)
+        return self._ways[name]
+
+    def _key(self, mask: NDArray[np.bool_], name: str) -> Key:
+        heads = self.model.geometry.heads
+        return Key(
+            self.model.fingerprint,
+            self.item_sets[name].fingerprint,
+            self.model.dtype,
+            ",".join(str(heads[column]) for column in np.flatnonzero(mask)),
+        )
+
+
+class InProcess:
+    """Measures in this process."""
+
+    @property
+    def device(self) -> str:
+        """Kind of device that the model is on."""
+        return self.model.device.type
+
+    def begin(self, model: Model, item_sets: Mapping[str, ItemSet], batch_size: BatchSize) -> None:
+        """Say what will be measured of which model."""
+        self.model = model
+        self.item_sets = dict(item_sets)
+        self._batch_size = batch_size
+        self._plans: dict[str, _Plan] = {}
+        self._plain = Engine(model, reentry=False)
+        self._reentering = Engine(model, reentry=True)
+
+    def way(self, name: str) -> Way:
+        """How an item set is measured."""
         plan = self._plan(name)
-        scores = self._score(plan, masks, self.item_sets[name])
-        seconds = (time.perf_counter() - started) / len(keys)
-        tokens = sum(len(row.tokens) for row in plan.rows)
-        return [
-            Entry(key, name, score, tokens, seconds)
-            for key, score in zip(keys, scores, strict=True)
-        ]
+        return Way(
+            masks_per_batch(self.model, plan.rows, self._batch_size),
+            plan.tokens,
+            plan.packed,
+            plan.engine.reentry,
+        )
+
+    def measure(self, batches: Sequence[Batch]) -> Iterator[tuple[int, Measured]]:
+        """Measure batches in their order."""
+        for number, batch in enumerate(batches):
+            yield number, self.compute(batch)
+
+    def compute(self, batch: Batch) -> Measured:
+        """Measure one batch."""
+        started = time.perf_counter()
+        plan = self._plan(batch.name)
+        scores = self._score(plan, batch.masks, self.item_sets[batch.name])
+        seconds = (time.perf_counter() - started) / len(batch.masks)
+        return Measured(scores, plan.tokens, seconds)
+
+    def gradient(self, name: str) -> Gradient:
+        """Gradient of an item set's search score."""
+        started = time.perf_counter()
+        plan, items = self._plan(name), self.item_sets[name]
+        nothing = np.zeros((1, len(self.model.geometry)), dtype=bool)
+        log_prob, _, _ = self._sequence_scores(plan, nothing, items)
+        slopes = items.slopes(log_prob[0])
+        try:
+            parts = [plan.engine.gradient(row, slopes[row.sequences]) for row in plan.rows]
+        except (torch.OutOfMemoryError, MemoryError) as error:
+            raise HeadsieveError(
+                f"There is not enough memory for gradients of {name}; do without them "
+                "(--prior none)."
+            ) from error
+        tokens = GRADIENT_COST * plan.tokens
+        return Gradient(np.sum(parts, axis=0), tokens, time.perf_counter() - started)
 
     def _score(self, plan: _Plan, masks: Masks, items: ItemSet) -> list[Score]:
         log_prob, greedy, margin = self._sequence_scores(plan, masks, items)
@@ -210,13 +296,6 @@ class Measurer:
         if dtype in ("float16", "bfloat16"):
             return f"{dtype} may be too narrow for it: try --dtype float32"
         return f"{dtype} is wide enough, so its weights may be damaged"
-
-    def _masks_per_batch(self, name: str) -> int:
-        if self._batch_size != "auto":
-            return self._batch_size
-        longest = max(len(row.tokens) for row in self._plan(name).rows)
-        allowed = _TOKENS_PER_BATCH.get(self.model.device.type, _TOKENS_PER_BATCH["cuda"])
-        return max(1, allowed // longest)
 
     def _plan(self, name: str) -> _Plan:
         """Choose the fastest way to compute an item set that gives what plain rows give."""
@@ -265,14 +344,14 @@ class Measurer:
             for number in np.unique(row.sequences)
         }
 
-    def _key(self, mask: NDArray[np.bool_], name: str) -> Key:
-        heads = self.model.geometry.heads
-        return Key(
-            self.model.fingerprint,
-            self.item_sets[name].fingerprint,
-            self.model.dtype,
-            ",".join(str(heads[column]) for column in np.flatnonzero(mask)),
-        )
+
+def masks_per_batch(model: Model, rows: Sequence[Row], batch_size: BatchSize) -> int:
+    """Masks in one forward pass of packed rows: as many as were asked for, or as fit."""
+    if batch_size != "auto":
+        return batch_size
+    longest = max(len(row.tokens) for row in rows)
+    allowed = _TOKENS_PER_BATCH.get(model.device.type, _TOKENS_PER_BATCH["cuda"])
+    return max(1, allowed // longest)
 
 
 def _check_lengths(model: Model, item_sets: Mapping[str, ItemSet]) -> None:

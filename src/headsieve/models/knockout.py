@@ -13,6 +13,7 @@ import torch
 
 from headsieve.errors import HeadsieveError
 from headsieve.models.heads import Head
+from headsieve.models.placing import placed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -238,7 +239,10 @@ def _layer_hooks(
         first += layer.heads
         if rows.any():
             device = next(hf.get_submodule(layer.projection).parameters()).device
-            rows_there = torch.from_numpy(rows.copy()).to(device)
+            # Weights that accelerate keeps elsewhere between calls are on no device; then the
+            # first call tells where the layer runs.
+            there = torch.device("cpu") if device.type == "meta" else device
+            rows_there = placed(rows.copy(), there)
             hooks.append(_LayerHook(layer, rows_there, allow_mute=allow_mute))
     return hooks
 
@@ -258,6 +262,9 @@ class _LayerHook:
 
     def __call__(self, _module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
         heads: Tensor = args[0]
+        if self.columns.device != heads.device:
+            self.columns = self.columns.to(heads.device)
+            self.masks = self.masks.to(heads.device)
         columns = self.columns
         if heads.dim() == 2:
             # A mixture-of-experts or fused layer may flatten batch and positions into one.

@@ -34,6 +34,7 @@ from headsieve.report.words import (
 from headsieve.results import CapabilityResult, Claim, HeadResult, Result, TaskScore
 
 if TYPE_CHECKING:
+    from headsieve.forecast import Forecast
     from headsieve.models.heads import Geometry, LayerHeads
 
 # Words may be broken into parts of this width where a terminal is narrow; numbers may not.
@@ -100,6 +101,26 @@ def scores(results: Mapping[str, TaskScore]) -> RenderableType:
         if one.knocked_out is not None and one.drop is not None:
             cells += [number(one.knocked_out), number(one.drop)]
         add_row(table, [*cells, interval(one.ci)])
+    return table
+
+
+def forecast_table(found: Forecast) -> RenderableType:
+    """What a study is expected to take."""
+    table = Table(box=None, show_header=False)
+    rows = [
+        ("evaluations", f"{found.evaluations:,}"),
+        ("tokens", f"{found.tokens:,}"),
+        ("floating-point operations", f"{found.flops:.2g}"),
+        ("operations a second", f"{found.flops_per_second:.2g}"),
+        ("time", duration(found.seconds)),
+        ("peak memory", memory(found.peak_memory_bytes)),
+    ]
+    if found.device_memory_bytes is not None:
+        rows.append(("memory of the GPU", memory(found.device_memory_bytes)))
+    if found.workers > 1:
+        rows.append(("workers", f"{found.workers}"))
+    for name, value in rows:
+        table.add_row(Text(name), Text(value))
     return table
 
 
