@@ -248,9 +248,14 @@ def _head_dim(attention: nn.Module, config: object) -> int:
 
 
 def _kv_heads(attention: nn.Module, config: object, heads: int) -> int:
+    # The block's own numbers first: a configuration may hold one that its architecture leaves
+    # aside (Falcon), or one that is not that of every layer.
     groups = getattr(attention, "num_key_value_groups", None)
     if isinstance(groups, int) and groups > 0:
         return heads // groups
-    if getattr(config, "multi_query", False):
-        return 1
-    return int(getattr(config, "num_key_value_heads", None) or heads)
+    for owner in (attention, config):
+        for name in ("num_key_value_heads", "num_kv_heads", "kv_heads"):
+            value = getattr(owner, name, None)
+            if isinstance(value, int) and value > 0:
+                return value
+    return heads

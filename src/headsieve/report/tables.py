@@ -34,6 +34,7 @@ from headsieve.report.words import (
 from headsieve.results import CapabilityResult, Claim, HeadResult, Result, TaskScore
 
 if TYPE_CHECKING:
+    from headsieve.check import Check
     from headsieve.models.heads import Geometry, LayerHeads
 
 # Words may be broken into parts of this width where a terminal is narrow; numbers may not.
@@ -140,6 +141,21 @@ def heads_table(geometry: Geometry) -> RenderableType:
             f"Not covered, for they have no such heads: layers {ranges(geometry.uncovered)}."
         )
     return Group(table, *(Text(line) for line in lines))
+
+
+def checks_table(checks: Iterable[Check]) -> RenderableType:
+    """What was checked of knockouts in a model.
+
+    Parameters
+    ----------
+    checks : iterable of Check
+    """
+    table = new_table("check", "holds", "largest\ndifference>", "what should hold", "note")
+    words = {True: "yes", False: "NO", None: "not checked"}
+    for one in checks:
+        difference = "" if one.difference is None else f"{one.difference:.1e}"
+        add_row(table, [one.name, words[one.holds], difference, one.what, one.note])
+    return table
 
 
 def heads_csv(
