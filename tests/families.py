@@ -305,6 +305,7 @@ FAMILIES = {
         {"hidden_size": 32, "n_layer": LAYERS, "n_head": HEADS},
         "ungrouped, biases, linear biases by position",
         attentions=("eager",),
+        packs=False,
         kv_heads=(HEADS,) * LAYERS,
     ),
     "opt": Family(

@@ -106,6 +106,7 @@ def check_model(
         If heads of the model are knocked out already.
     """
     require_unmodified(model.hf, model.geometry)
+    model = model.with_units("heads")
     progress = progress or Progress()
     wanted = list(CHECKS if names is None else names)
     progress.stage("Checking", len(wanted))

@@ -15,6 +15,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from headsieve.errors import HeadsieveError, first_line
+from headsieve.models.heads import NOUNS, Units
 from headsieve.models.knockout import require_unmodified
 from headsieve.progress import Progress
 from headsieve.provenance import describe_model, peak_memory, versions
@@ -49,7 +50,7 @@ from headsieve.verify import RANDOM_SETS, mean_interval, verify
 from headsieve.workbench import Workbench, split_tasks, task_words
 
 if TYPE_CHECKING:
-    from headsieve.models.heads import Head
+    from headsieve.models.heads import AnyUnit
     from headsieve.models.loading import Model
 
 
@@ -164,6 +165,7 @@ def locate(
     max_control_drop: float = 0.05,
     strategy: str = "adaptive",
     prior: Prior = "none",
+    units: Units = "heads",
     seed: int = 0,
     limit: int | None = None,
     batch_size: int | Literal["auto"] = "auto",
@@ -192,6 +194,9 @@ def locate(
     strategy : {"adaptive", "attribution", "exhaustive", "greedy", "halving", "paper", "thompson"}
     prior : {"none", "gradient"}
         Whether gradients may guide the adaptive search, at the price of three evaluations.
+    units : {"heads", "kv-groups", "attention-layers", "mlp-layers"}
+        What is searched for: query heads, all query heads that share a key-value head, or the whole
+        output of a layer's attention or feed-forward part. What is said of heads holds for them.
     seed : int
         Of the split of items, the masks and the resampling.
     limit : int, optional
@@ -217,9 +222,11 @@ def locate(
     """
     progress = progress or Progress()
     searcher = find_strategy(strategy)
+    model = model.with_units(units)
     if heads > len(model.geometry):
         raise HeadsieveError(
-            f"The model has {len(model.geometry)} heads; a set of {heads} cannot be found in it."
+            f"The model has {len(model.geometry)} {NOUNS[units][1]}; a set of {heads} cannot be "
+            "found in it."
         )
     require_unmodified(model.hf, model.geometry)
     capability_words = task_words(capabilities, "capabilities")
@@ -238,6 +245,7 @@ def locate(
         max_control_drop=max_control_drop,
         strategy=strategy,
         prior=prior,
+        units=units,
         seed=seed,
         limit=limit,
         batch_size=batch_size,
@@ -348,7 +356,7 @@ def _curve(
     )
 
 
-def _head_results(effects: Effects, heads: Sequence[Head]) -> list[HeadResult]:
+def _head_results(effects: Effects, heads: Sequence[AnyUnit]) -> list[HeadResult]:
     return [
         HeadResult(
             head=str(heads[column]),

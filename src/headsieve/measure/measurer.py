@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -152,6 +152,9 @@ class Measurer:
         """
         nothing = np.zeros((1, len(self.model.geometry)), dtype=bool)
         key = self._key(nothing[0], name)
+        if self.model.geometry.units != "heads":
+            # Gates on other units have another gradient.
+            key = replace(key, mask=self.model.geometry.units)
         gradient = self.journal.gradient(key)
         if gradient is None:
             started = time.perf_counter()
