@@ -250,7 +250,7 @@ def test_the_command_holds_every_option() -> None:
     assert config.command == (
         "headsieve locate antonym --model 'my model' --revision main --controls copying,text "
         "--budget 100 --heads 5 --max-control-drop 0.05 --strategy adaptive --prior none "
-        "--seed 0 --limit 8 --device cpu --dtype float32 --batch-size auto"
+        "--units heads --seed 0 --limit 8 --device cpu --dtype float32 --batch-size auto"
     )
     assert "--controls none" in dataclasses.replace(CONFIG, controls=()).command
 
