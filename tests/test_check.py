@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import headsieve.check
+import headsieve.models.knockout
 from headsieve.check import check_model
 from headsieve.errors import HeadsieveError
 from headsieve.models.loading import Model
@@ -57,7 +58,7 @@ def test_a_layer_without_effect_is_named(broken: Model) -> None:
 
 
 def test_a_hook_that_stays_is_noticed(broken: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain: Callable[..., Any] = headsieve.check.knockout
+    plain: Callable[..., Any] = headsieve.models.knockout.knockout
 
     def leaving(hf: Any, *arguments: Any, **options: Any) -> Any:
         hf.register_forward_hook(lambda *_: None)

@@ -30,7 +30,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_task(Path("other.json"), "?")
 
 
-def find(model: Model, units: Units, **options: bool) -> Study:
+def find(model: Model, units: Units, *, resume: bool = False) -> Study:
     return locate(
         model,
         ["skill.json"],
@@ -42,7 +42,7 @@ def find(model: Model, units: Units, **options: bool) -> Study:
         force=True,
         units=units,
         out="run",
-        **options,
+        resume=resume,
     )
 
 
@@ -97,5 +97,5 @@ def test_measurements_of_different_units_are_kept_apart(llama: Model) -> None:
 
 
 def test_more_units_than_there_are_cannot_be_found(llama: Model) -> None:
-    with pytest.raises(HeadsieveError, match="3 MLP layers; a set of 4 cannot"):
+    with pytest.raises(HeadsieveError, match="3 MLP layers; no set has 4"):
         locate(llama, ["skill.json"], controls=["other.json"], heads=4, units="mlp-layers")

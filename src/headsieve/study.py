@@ -195,8 +195,7 @@ def locate(
     prior : {"none", "gradient"}
         Whether gradients may guide the adaptive search, at the price of three evaluations.
     units : {"heads", "kv-groups", "attention-layers", "mlp-layers"}
-        What is searched for: query heads, all query heads that share a key-value head, or the whole
-        output of a layer's attention or feed-forward part. What is said of heads holds for them.
+        What is searched for in place of heads; see docs/families.md.
     seed : int
         Of the split of items, the masks and the resampling.
     limit : int, optional
@@ -225,8 +224,7 @@ def locate(
     model = model.with_units(units)
     if heads > len(model.geometry):
         raise HeadsieveError(
-            f"The model has {len(model.geometry)} {NOUNS[units][1]}; a set of {heads} cannot be "
-            "found in it."
+            f"The model has {len(model.geometry)} {NOUNS[units][1]}; no set has {heads} of them."
         )
     require_unmodified(model.hf, model.geometry)
     capability_words = task_words(capabilities, "capabilities")
