@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headsieve.measure.items import ItemSet, tokenize
+from headsieve.models.heads import Head
 from headsieve.tasks import Item, load_task
 from headsieve.tasks.task import Kind
 
 if TYPE_CHECKING:
-    from headsieve.models.heads import Head
     from headsieve.models.loading import Model
 
 SEED = 0
@@ -98,7 +98,8 @@ WORKS: dict[str, Callable[[Model], Work]] = {
 
 def heads_of(model: Model, mask: NDArray[np.bool_]) -> list[Head]:
     """The heads that a mask knocks out."""
-    return [model.geometry.heads[column] for column in np.flatnonzero(mask)]
+    units = [model.geometry.heads[column] for column in np.flatnonzero(mask)]
+    return [unit for unit in units if isinstance(unit, Head)]
 
 
 def _work(model: Model, kind: Kind, prefix: str, items: Sequence[Item], masks: Masks) -> Work:

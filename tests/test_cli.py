@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from headsieve.check import CHECKS, _Outcome
 from headsieve.cli import main
 from headsieve.models.loading import Model
 from headsieve.results import Result
@@ -361,6 +362,17 @@ def test_heads(run: Run, model: Model) -> None:
     assert (record["heads"], record["uncovered"]) == (12, [])
     assert [layer["heads"] for layer in record["layers"]] == [4, 4, 4]
     assert "12 heads in 3 layers" in run("heads", "--model", "another", "--device", "cpu").out
+
+
+def test_heads_are_checked(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = ("heads", "--model", "model", "--device", "cpu", "--check")
+    checks = json.loads(run(*command, "--json").out)["checks"]
+    assert [one["holds"] for one in checks] == [True] * 6
+    assert "zeroed weights" in run(*command).out
+    monkeypatch.setitem(CHECKS, "rows", ("what", lambda _model: _Outcome(1.0)))
+    outcome = run(*command)
+    assert outcome.status == 2
+    assert "1 of 6 checks do not hold for model (rows)" in outcome.err.splitlines()[-1]
 
 
 def test_tasks(run: Run) -> None:

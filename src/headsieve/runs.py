@@ -18,6 +18,7 @@ import tomli_w
 
 from headsieve.errors import HeadsieveError
 from headsieve.measure.journal import Journal
+from headsieve.models.heads import Units
 from headsieve.scores import Score
 from headsieve.sensing.problem import Prior
 
@@ -47,6 +48,8 @@ class Config:
     max_control_drop : float
     strategy : str
     prior : {"none", "gradient"}
+    units : {"heads", "kv-groups", "attention-layers", "mlp-layers"}
+        What is searched for.
     seed : int
     limit : int or None
     batch_size : int or "auto"
@@ -70,6 +73,7 @@ class Config:
     max_control_drop: float
     strategy: str
     prior: Prior
+    units: Units
     seed: int
     limit: int | None
     batch_size: int | str
@@ -120,6 +124,7 @@ class Config:
         """
         try:
             values: dict[str, Any] = {"revision": None, "limit": None, "prior": "none"}
+            values |= {"units": "heads"}
             values |= tomllib.loads(text)
             for name in ("capabilities", "controls"):
                 values[name] = tuple(values[name])
@@ -139,7 +144,8 @@ class Config:
         words += ["--controls", ",".join(self.controls) or "none"]
         words += ["--budget", str(self.budget), "--heads", str(self.heads)]
         words += ["--max-control-drop", str(self.max_control_drop)]
-        words += ["--strategy", self.strategy, "--prior", self.prior, "--seed", str(self.seed)]
+        words += ["--strategy", self.strategy, "--prior", self.prior]
+        words += ["--units", self.units, "--seed", str(self.seed)]
         if self.limit is not None:
             words += ["--limit", str(self.limit)]
         words += ["--device", self.device, "--dtype", self.dtype]

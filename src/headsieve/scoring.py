@@ -12,7 +12,7 @@ from headsieve.errors import HeadsieveError
 from headsieve.measure.items import tokenize
 from headsieve.measure.journal import Journal
 from headsieve.measure.measurer import Measurer
-from headsieve.models.heads import Head
+from headsieve.models.heads import AnyUnit
 from headsieve.models.knockout import require_unmodified
 from headsieve.progress import Progress
 from headsieve.results import TaskScore
@@ -30,7 +30,7 @@ def score(
     model: Model,
     tasks: Sequence[str | os.PathLike[str]],
     *,
-    knockout: Sequence[Head | str] | None = None,
+    knockout: Sequence[AnyUnit | str] | None = None,
     seed: int = 0,
     limit: int | None = None,
     batch_size: int | Literal["auto"] = "auto",
@@ -43,8 +43,8 @@ def score(
     model : Model
     tasks : sequence of str or path
         Built-in names or task files.
-    knockout : sequence of Head or str, optional
-        Heads to knock out.
+    knockout : sequence of Head, Unit or str, optional
+        Heads, or other units of one kind, to knock out.
     seed : int
         Of the choice of few-shot examples, and of items where there is a limit.
     limit : int, optional
@@ -67,7 +67,10 @@ def score(
     if seed < 0:
         raise HeadsieveError(f"The seed must be 0 or more, not {seed}.")
     require_unmodified(model.hf, model.geometry)
-    columns = () if knockout is None else tuple(sorted(model.geometry.columns(knockout)))
+    columns: tuple[int, ...] = ()
+    if knockout is not None:
+        model = model.with_units(model.geometry.units_of(knockout))
+        columns = tuple(sorted(model.geometry.columns(knockout)))
     if knockout is not None and not columns:
         raise HeadsieveError("No heads to knock out were given.")
     item_sets = {}

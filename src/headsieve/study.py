@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from headsieve.errors import HeadsieveError, first_line
 from headsieve.measure.workers import Workers
+from headsieve.models.heads import NOUNS, Units
 from headsieve.models.knockout import require_unmodified
 from headsieve.progress import Progress
 from headsieve.provenance import describe_model, peak_memory, versions
@@ -50,7 +51,7 @@ from headsieve.verify import RANDOM_SETS, mean_interval, verify
 from headsieve.workbench import Workbench, split_tasks, task_words
 
 if TYPE_CHECKING:
-    from headsieve.models.heads import Head
+    from headsieve.models.heads import AnyUnit
     from headsieve.models.loading import Model
 
 _FIGURES = "figures"
@@ -164,6 +165,7 @@ def locate(
     max_control_drop: float = 0.05,
     strategy: str = "adaptive",
     prior: Prior = "none",
+    units: Units = "heads",
     seed: int = 0,
     limit: int | None = None,
     batch_size: int | Literal["auto"] = "auto",
@@ -193,6 +195,8 @@ def locate(
     strategy : {"adaptive", "attribution", "exhaustive", "greedy", "halving", "paper", "thompson"}
     prior : {"none", "gradient"}
         Whether gradients may guide the adaptive search, at the price of three evaluations.
+    units : {"heads", "kv-groups", "attention-layers", "mlp-layers"}
+        What is searched for in place of heads; see docs/families.md.
     seed : int
         Of the split of items, the masks and the resampling.
     limit : int, optional
@@ -220,9 +224,10 @@ def locate(
     """
     progress = progress or Progress()
     searcher = find_strategy(strategy)
+    model = model.with_units(units)
     if heads > len(model.geometry):
         raise HeadsieveError(
-            f"The model has {len(model.geometry)} heads; a set of {heads} cannot be found in it."
+            f"The model has {len(model.geometry)} {NOUNS[units][1]}; no set has {heads} of them."
         )
     require_unmodified(model.hf, model.geometry)
     capability_words = task_words(capabilities, "capabilities")
@@ -242,6 +247,7 @@ def locate(
         max_control_drop=max_control_drop,
         strategy=strategy,
         prior=prior,
+        units=units,
         seed=seed,
         limit=limit,
         batch_size=batch_size,
@@ -354,7 +360,7 @@ def _curve(
     )
 
 
-def _head_results(effects: Effects, heads: Sequence[Head]) -> list[HeadResult]:
+def _head_results(effects: Effects, heads: Sequence[AnyUnit]) -> list[HeadResult]:
     return [
         HeadResult(
             head=str(heads[column]),

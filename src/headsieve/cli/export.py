@@ -29,7 +29,12 @@ def add_export(commands: Any) -> None:
         "--model", metavar="M", help="hub id, folder, .gguf file, or smollm2 (of RUN: the study's)"
     )
     command.add_argument("--revision", metavar="R", help="branch, tag or commit on the hub")
-    command.add_argument("--knockout", metavar="L13H4,L20H8", help="heads to knock out")
+    command.add_argument(
+        "--knockout",
+        metavar="L13H4,L20H8",
+        help="heads to knock out, or KV groups (L13G1), attention layers (L13A) or MLP layers "
+        "(L13M)",
+    )
     command.add_argument(
         "--scale",
         type=float,

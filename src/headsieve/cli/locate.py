@@ -66,6 +66,12 @@ def add_locate(commands: Any) -> None:
         "(%(default)s)",
     )
     command.add_argument(
+        "--units",
+        default="heads",
+        metavar="U",
+        help="what to search for: heads, kv-groups, attention-layers or mlp-layers (%(default)s)",
+    )
+    command.add_argument(
         "--out", type=Path, metavar="DIR", help="run folder (default: runs/CAPABILITY)"
     )
     command.add_argument("--resume", action="store_true", help="continue the study in the folder")
@@ -114,6 +120,7 @@ def _locate(options: argparse.Namespace) -> None:
         "max_control_drop": options.max_control_drop,
         "strategy": options.strategy,
         "prior": options.prior,
+        "units": options.units,
         "seed": options.seed,
         "limit": options.limit,
         "batch_size": options.batch_size,

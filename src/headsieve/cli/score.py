@@ -19,7 +19,12 @@ def add_score(commands: Any) -> None:
         "--knockout, without some heads.",
     )
     command.add_argument("tasks", nargs="+", metavar="TASK")
-    command.add_argument("--knockout", metavar="L13H4,L20H8", help="heads to knock out")
+    command.add_argument(
+        "--knockout",
+        metavar="L13H4,L20H8",
+        help="heads to knock out, or KV groups (L13G1), attention layers (L13A) or MLP "
+        "layers (L13M)",
+    )
     add_measuring(command, "items of a task at most")
     command.set_defaults(run=_score)
 

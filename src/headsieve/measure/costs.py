@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headsieve.measure.packing import Row
-from headsieve.models.heads import decoder_layers
+from headsieve.models.architecture import decoder_layers
 
 if TYPE_CHECKING:
     from headsieve.models.loading import Model

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -187,7 +187,11 @@ class Measurer:
         HeadsieveError
             If memory does not suffice.
         """
-        key = self._key(np.zeros(len(self.model.geometry), dtype=bool), name)
+        geometry = self.model.geometry
+        key = self._key(np.zeros(len(geometry), dtype=bool), name)
+        if geometry.units != "heads":
+            # Gates on other units have another gradient.
+            key = replace(key, mask=geometry.units)
         gradient = self.journal.gradient(key)
         if gradient is None:
             found = self._workers.gradient(name)

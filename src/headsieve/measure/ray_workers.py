@@ -19,6 +19,7 @@ from headsieve.measure.replica import Facts, Replica
 from headsieve.measure.workers import Batch, BatchSize, Gradient, Measured, Way
 
 if TYPE_CHECKING:
+    from headsieve.models.heads import Units
     from headsieve.models.loading import Model, Source
 
 # How often (seconds) it is looked whether a worker has become slow.
@@ -94,6 +95,7 @@ class RayWorkers:
             )
         self._source = source
         self._note = note
+        self._units: Units = "heads"
         self._item_sets: dict[str, ItemSet] = {}
         self._batch_size: BatchSize = "auto"
         self._ways: dict[str, Way] = {}
@@ -167,9 +169,10 @@ class RayWorkers:
                     f"The workers hold another model than this process: its {what} is {theirs} "
                     f"there and {ours} here."
                 )
+        self._units = model.geometry.units
         self._item_sets, self._batch_size, self._ways = dict(item_sets), batch_size, {}
         for worker in self._workers:
-            worker.actor.begin.remote(self._item_sets, self._batch_size)
+            worker.actor.begin.remote(self._units, self._item_sets, self._batch_size)
 
     def way(self, name: str) -> Way:
         """How an item set is measured, as a worker finds out."""
@@ -253,7 +256,7 @@ class RayWorkers:
         actor = ray.remote(Replica).options(max_restarts=0, **self._options).remote()
         ref = actor.load.remote(self._source, self._threads)
         # Calls are answered in order: this one is, before anything is measured.
-        actor.begin.remote(self._item_sets, self._batch_size)
+        actor.begin.remote(self._units, self._item_sets, self._batch_size)
         self._workers.append(_Worker(f"worker {self._started}", actor, ref))
 
     def _loaded(self, worker: _Worker, facts: Facts) -> None:

@@ -14,6 +14,7 @@ from headsieve.measure.workers import Batch, BatchSize, Gradient, Measured, Way
 
 if TYPE_CHECKING:
     from headsieve.measure.measurer import InProcess
+    from headsieve.models.heads import Units
     from headsieve.models.loading import Model, Source
 
 
@@ -57,13 +58,13 @@ class Replica:
             threads=threads,
         )
 
-    def begin(self, item_sets: Mapping[str, ItemSet], batch_size: BatchSize) -> None:
+    def begin(self, units: Units, item_sets: Mapping[str, ItemSet], batch_size: BatchSize) -> None:
         """Say what will be measured."""
         from headsieve.measure.measurer import InProcess
 
         if self._model is not None:
             self._measuring = InProcess()
-            self._measuring.begin(self._model, item_sets, batch_size)
+            self._measuring.begin(self._model.with_units(units), item_sets, batch_size)
 
     def way(self, name: str) -> Way:
         """How an item set is measured."""

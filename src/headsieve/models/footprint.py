@@ -11,7 +11,7 @@ import transformers
 from transformers.pytorch_utils import Conv1D
 
 from headsieve.errors import HeadsieveError
-from headsieve.models.heads import decoder_layers
+from headsieve.models.architecture import decoder_layers
 
 # Bytes of a quantised weight, scales included.
 _QUANTIZED = {"4bit": 0.55, "8bit": 1.02}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import hashlib
 import importlib.util
 import io
@@ -19,9 +20,10 @@ import torch
 import transformers
 
 from headsieve.errors import HeadsieveError, first_line
+from headsieve.models.architecture import find_geometry
 from headsieve.models.cache import converted
 from headsieve.models.footprint import require_room, weight_bytes
-from headsieve.models.heads import Geometry, Head, find_geometry
+from headsieve.models.heads import AnyUnit, Geometry, Units
 from headsieve.models.knockout import knockout
 
 if TYPE_CHECKING:
@@ -72,13 +74,26 @@ class Model:
         self.geometry = find_geometry(self.hf)
         self.fingerprint = _fingerprint(self.hf, self.tokenizer)
 
-    def knockout(self, heads: Iterable[Head | str]) -> AbstractContextManager[None]:
+    def with_units(self, units: Units) -> Model:
+        """The same model, weights shared, whose masks stand for other units.
+
+        Raises
+        ------
+        HeadsieveError
+            If it has no such units.
+        """
+        other = copy.copy(self)
+        other.geometry = self.geometry.of(units)
+        return other
+
+    def knockout(self, heads: Iterable[AnyUnit | str]) -> AbstractContextManager[None]:
         """Zero these heads in every forward pass while the context lasts.
 
         Parameters
         ----------
-        heads : iterable of Head or str
-            For example ``["L13H4", "L20H8"]``; a single head is a list of one.
+        heads : iterable of Head, Unit or str
+            For example ``["L13H4", "L20H8"]``; a single head is a list of one. KV groups
+            (``L13G1``), attention layers (``L13A``) or MLP layers (``L13M``) likewise.
 
         Returns
         -------
@@ -92,12 +107,14 @@ class Model:
         KnockoutError
             On leaving the context, if the knockout never took effect.
         """
-        columns = self.geometry.columns(heads)
+        named = list(heads) if isinstance(heads, Iterator) else heads
+        geometry = self.geometry.of(self.geometry.units_of(named))
+        columns = geometry.columns(named)
         if not columns:
             raise HeadsieveError("No heads to knock out were given.")
-        mask = np.zeros((1, len(self.geometry)), dtype=bool)
+        mask = np.zeros((1, len(geometry)), dtype=bool)
         mask[0, columns] = True
-        return knockout(self.hf, self.geometry, mask)
+        return knockout(self.hf, geometry, mask)
 
     @property
     def device(self) -> torch.device:

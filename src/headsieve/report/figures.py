@@ -21,7 +21,8 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
-from headsieve.report.words import number
+from headsieve.models.heads import NOUNS, kind_of
+from headsieve.report.words import nouns, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -102,15 +103,19 @@ def effect_map(result: CapabilityResult, *, ax: Axes) -> Axes:
         if head.head in result.selected:
             ax.add_patch(_outline(head.index, head.layer, *margins))
 
-    handles = [Patch(facecolor="none", edgecolor="black", label=_selected_label(result.selected))]
+    one, many = nouns(result)
+    label = _selected_label(result.selected, many)
+    handles = [Patch(facecolor="none", edgecolor="black", label=label)]
     if np.isnan(effects).any():
         ax.patch.set(hatch="//////", edgecolor="0.8", linewidth=0)
-        handles.append(Patch(facecolor="none", edgecolor="0.6", hatch="//////", label="no head"))
+        handles.append(Patch(facecolor="none", edgecolor="0.6", hatch="//////", label=f"no {one}"))
     _legend_above(ax, handles if result.selected else handles[1:])
-    ax.set_xlabel("head")
+    ax.set_xlabel(one)
     ax.set_ylabel("layer")
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))
+    if kind_of(result.heads[0].head) in ("attention-layers", "mlp-layers"):
+        ax.set_xticks([])  # one column: its number says nothing
     ax.set_xlim(-0.5, width - 0.5)
     ax.set_ylim(-0.5, layers - 0.5)
     return ax
@@ -161,7 +166,8 @@ def head_count_curve(curve: Curve, *, ax: Axes) -> Axes:
         ax.set_ylabel("log-probability (nats a token)")
     margin = 0.04 * max(counts[-1], 1)
     ax.set_xlim(-margin, counts[-1] + margin)
-    ax.set_xlabel("heads knocked out")
+    kind = kind_of(curve.heads[0]) if curve.heads else "heads"
+    ax.set_xlabel(f"{NOUNS[kind][1]} knocked out")
     _count_ticks(ax, curve.heads)
     ax.spines[["top", "right"]].set_visible(False)
     if crowded:
@@ -295,9 +301,9 @@ def _outline(x: int, y: int, x_margin: float, y_margin: float) -> Rectangle:
     )
 
 
-def _selected_label(selected: Sequence[str]) -> str:
+def _selected_label(selected: Sequence[str], units: str) -> str:
     if len(selected) > _SELECTED_NAMED:
-        return f"selected ({len(selected)} heads)"
+        return f"selected ({len(selected)} {units})"
     return textwrap.fill("selected: " + ", ".join(selected), 44)
 
 

@@ -21,10 +21,12 @@ from rich.rule import Rule
 from rich.table import Column, Table
 from rich.text import Text
 
+from headsieve.models.heads import NOUNS, kind_of
 from headsieve.report.words import (
     duration,
     interval,
     memory,
+    nouns,
     number,
     p_value,
     ranges,
@@ -34,6 +36,7 @@ from headsieve.report.words import (
 from headsieve.results import CapabilityResult, Claim, HeadResult, Result, TaskScore
 
 if TYPE_CHECKING:
+    from headsieve.check import Check
     from headsieve.forecast import Forecast
     from headsieve.models.heads import Geometry, LayerHeads
 
@@ -163,6 +166,21 @@ def heads_table(geometry: Geometry) -> RenderableType:
     return Group(table, *(Text(line) for line in lines))
 
 
+def checks_table(checks: Iterable[Check]) -> RenderableType:
+    """What was checked of knockouts in a model.
+
+    Parameters
+    ----------
+    checks : iterable of Check
+    """
+    table = new_table("check", "holds", "largest\ndifference>", "what should hold", "note")
+    words = {True: "yes", False: "NO", None: "not checked"}
+    for one in checks:
+        difference = "" if one.difference is None else f"{one.difference:.1e}"
+        add_row(table, [one.name, words[one.holds], difference, one.what, one.note])
+    return table
+
+
 def heads_csv(
     capabilities: Mapping[str, CapabilityResult], general: Mapping[str, Sequence[str]]
 ) -> str:
@@ -217,13 +235,16 @@ def _capability(
         parts += _random_sets(result)
     else:
         parts += [
-            Text("The heads of the largest effects, none of them selected:"),
+            Text(f"The {nouns(result)[1]} of the largest effects, none of them selected:"),
             _heads(result.heads[:_RUNNERS_UP]),
             Text(""),
         ]
     if general:
         parts.append(
-            Text(f"General heads, which everything needs, not {name} alone: {', '.join(general)}.")
+            Text(
+                f"General {nouns(result)[1]}, which everything needs, not {name} alone: "
+                f"{', '.join(general)}."
+            )
         )
     spent = result.evaluations
     parts.append(
@@ -232,8 +253,8 @@ def _capability(
     return parts
 
 
-def _heads(heads: Iterable[HeadResult]) -> RenderableType:
-    table = new_table("head", "effect\n(nats)>", "95 % interval>")
+def _heads(heads: Sequence[HeadResult]) -> RenderableType:
+    table = new_table(NOUNS[kind_of(heads[0].head)][0], "effect\n(nats)>", "95 % interval>")
     _columns(table, "selection\nprobability>", "worst control\neffect>")
     for head in heads:
         cells = [number(head.effect), interval(head.ci), number(head.selection)]
@@ -264,7 +285,7 @@ def _random_sets(result: CapabilityResult) -> list[RenderableType]:
     sets = _count(random.count, "random set")
     return [
         Text(
-            f"{sets} of as many heads: mean drop {number(random.mean_drop)}, "
+            f"{sets} of as many {nouns(result)[1]}: mean drop {number(random.mean_drop)}, "
             f"at most {number(random.max_drop)}."
         )
     ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from headsieve.report.figures import colour_limit
 from headsieve.report.page.style import DIVERGING, FOCUS, LINE, SCHEMA, SERIES, TEXT, Spec
-from headsieve.report.words import interval, number
+from headsieve.report.words import interval, nouns, number
 
 if TYPE_CHECKING:
     from headsieve.report.curve import Curve
@@ -73,7 +73,7 @@ def effect_map(result: CapabilityResult, general: Sequence[str], control: str) -
         "x": {
             "field": "index",
             "type": "ordinal",
-            "title": "head",
+            "title": nouns(result)[0],
             "axis": {"labelAngle": 0, "labelOverlap": True},
         },
         "y": {

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 
 from headsieve.errors import HeadsieveError
+from headsieve.models.heads import Units, kind_of
 from headsieve.report import words
 from headsieve.report.figures import file_names
 from headsieve.report.heads_file import heads_json
@@ -33,6 +34,15 @@ if TYPE_CHECKING:
 _VEGA_LITE = "6.1"
 # Heads listed beyond those selected; the downloads have all.
 _LISTED = 10
+
+
+_MEANINGS: dict[Units, str] = {
+    "heads": "one query head, written L13H4: layer 13, head 4, both counted from 0",
+    "kv-groups": "a KV group, written L13G1: all query heads that share key-value head 1 of layer "
+    "13, both counted from 0",
+    "attention-layers": "the whole output of a layer's attention, written L13A, counted from 0",
+    "mlp-layers": "the whole output of a layer's feed-forward part, written L13M, counted from 0",
+}
 
 
 @dataclass(frozen=True)
@@ -162,12 +172,20 @@ def render_page(
         overlap=_overlap(sections),
         tasks=_tasks(sections),
         configuration=configuration,
+        units=_units(sections[0].result),
         measures=charts.MEASURES,
         downloads={
             f"{stem}-heads.csv": _data_uri("text/csv", heads_csv(result.capabilities, general)),
             f"{stem}-heads.json": _data_uri("application/json", heads_json(result, general)),
         },
     )
+
+
+def _units(result: CapabilityResult) -> dict[str, str]:
+    """What the page calls the units that were searched."""
+    kind = kind_of(result.heads[0].head)
+    many = "attention heads" if kind == "heads" else words.nouns(result)[1]
+    return {"kind": kind, "many": many[0].upper() + many[1:], "meaning": _MEANINGS[kind]}
 
 
 def comparison_page(comparison: Comparison) -> str:
