@@ -88,7 +88,7 @@ class Config:
                 f"There is no prior {self.prior!r}; use {' or '.join(get_args(Prior))}.",
             ),
             (
-                self.prior == "none" or self.strategy == "adaptive",
+                self.prior == "none" or self.strategy in ("adaptive", "atlas"),
                 f"The strategy {self.strategy} takes no prior; only adaptive does.",
             ),
             (self.seed >= 0, f"The seed must be 0 or more, not {self.seed}."),

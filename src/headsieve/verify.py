@@ -33,6 +33,8 @@ def verify(
     heads: int,
     measure: Measure,
     rng: np.random.Generator,
+    *,
+    random_sets: int = RANDOM_SETS,
 ) -> Verification:
     """Measure a chosen set on held-out items, beside controls and random sets.
 
@@ -49,6 +51,8 @@ def verify(
         Scores of a task's held-out items under masks of shape (masks, heads).
     rng : numpy.random.Generator
         For the random sets and the resampling.
+    random_sets : int
+        How many random sets of the same size to measure.
     """
     masks = to_masks([(), selected], heads)
     claims: dict[str, Claim] = {}
@@ -58,7 +62,7 @@ def verify(
         claims[task] = claim(metric, before, after, rng)
         if task == capability:
             differences = before.value - after.value
-    drops = _random_drops(selected, capability, heads, measure, rng)
+    drops = _random_drops(selected, capability, heads, measure, rng, random_sets)
     return Verification(
         capability=CapabilityClaim(
             **claims.pop(capability).model_dump(),
@@ -135,12 +139,13 @@ def _random_drops(
     heads: int,
     measure: Measure,
     rng: np.random.Generator,
+    most: int,
 ) -> NDArray[np.float64]:
     """Drops of the capability under different random sets of as many heads as were chosen.
 
-    Fewer than usual where there are not so many other sets of that size.
+    Fewer where there are not so many other sets of that size.
     """
-    count = min(RANDOM_SETS, math.comb(heads, len(selected)) - 1)
+    count = min(most, math.comb(heads, len(selected)) - 1)
     if not count:
         return np.zeros(0)
     sets: list[Columns] = [()]

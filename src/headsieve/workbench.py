@@ -49,6 +49,7 @@ def split_tasks(
     *,
     seed: int,
     limit: int | None,
+    control_items: int = CONTROL_SEARCH_ITEMS,
 ) -> dict[str, ItemSet]:
     """Search and held-out items of every task, tokenised.
 
@@ -61,6 +62,8 @@ def split_tasks(
         Of the split of items.
     limit : int, optional
         Search items of each task at most, and held-out items too.
+    control_items : int
+        Search items of each control at most.
 
     Returns
     -------
@@ -72,7 +75,7 @@ def split_tasks(
         split = task.split(seed, limit)
         search = split.search
         if name in controls:
-            search = search[:CONTROL_SEARCH_ITEMS]
+            search = search[:control_items]
         for part, items in (("search", search), ("held-out", split.held_out)):
             item_sets[f"{name} {part}"] = tokenize(items, split.prefix, task.kind, model.tokenizer)
     return item_sets
@@ -140,18 +143,8 @@ class Workbench:
         HeadsieveError
             If a capability's accuracy is not clearly above chance and `force` is not set.
         """
-        self.progress.stage("Unmodified model", len(self.tasks))
-        nothing = np.zeros((1, len(self.model.geometry)), dtype=bool)
-        for name, task in self.tasks.items():
-            score = self.search(nothing, name)[0]
-            least = task.chance + _ABOVE_CHANCE
-            if task.kind == "text" or (lower := _lower_end(score)) >= least:
-                continue
-            what = (
-                f"{name}: the model's accuracy is {score.metric:.2f} on {len(score.value)} search "
-                f"items, not clearly above chance (its 95 % interval begins at {lower:.2f} and "
-                f"should at {least:.2f})"
-            )
+        for name, weakness in self.weaknesses().items():
+            what = f"{name}: the model's {weakness}"
             if name not in self.capabilities:
                 self.progress.note(f"Control {what}, so it can show little harm.")
             elif not force:
@@ -159,6 +152,25 @@ class Workbench:
                     f"{what}, so there is too little to localize; choose another capability or use "
                     "--force."
                 )
+        self._tell_of_slow_ways()
+
+    def weaknesses(self) -> dict[str, str]:
+        """Tasks whose accuracy is not clearly above chance, and what it is."""
+        self.progress.stage("Unmodified model", len(self.tasks))
+        nothing = np.zeros((1, len(self.model.geometry)), dtype=bool)
+        found = {}
+        for name, task in self.tasks.items():
+            score = self.search(nothing, name)[0]
+            least = task.chance + _ABOVE_CHANCE
+            if task.kind != "text" and (lower := _lower_end(score)) < least:
+                found[name] = (
+                    f"accuracy is {score.metric:.2f} on {len(score.value)} search items, not "
+                    f"clearly above chance (its 95 % interval begins at {lower:.2f} and should at "
+                    f"{least:.2f})"
+                )
+        return found
+
+    def _tell_of_slow_ways(self) -> None:
         for exact, shortcut in (
             (self._measurer.packed, "Sharing prefixes"),
             (self._measurer.reentry, "Skipping the layers below a knockout"),

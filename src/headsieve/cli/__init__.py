@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from importlib import metadata
 from typing import NoReturn
 
+from headsieve.cli.atlas import add_atlas
 from headsieve.cli.export import add_export
 from headsieve.cli.inspect import add_cache, add_heads, add_tasks
 from headsieve.cli.locate import add_locate
@@ -87,6 +88,7 @@ def _parser() -> argparse.ArgumentParser:
         title="commands", metavar="COMMAND", required=True, parser_class=_Parser
     )
     add_locate(commands)
+    add_atlas(commands)
     add_score(commands)
     add_report(commands)
     add_compare(commands)

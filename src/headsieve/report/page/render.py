@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 
 from headsieve.errors import HeadsieveError
-from headsieve.report import words
+from headsieve.report import atlas_words, words
 from headsieve.report.figures import file_names
 from headsieve.report.heads_file import heads_json
-from headsieve.report.page import charts, side_by_side
+from headsieve.report.page import atlas_charts, charts, side_by_side
 from headsieve.report.page.style import CONFIG, Spec
 from headsieve.report.tables import heads_csv
 from headsieve.runs import searched_masks
@@ -25,6 +25,7 @@ from headsieve.sensing.linearity import Linearity, linearity
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from headsieve.atlas_result import AtlasResult
     from headsieve.comparison import Comparison
     from headsieve.report.curve import Curve
     from headsieve.results import CapabilityResult, HeadResult, Result
@@ -189,6 +190,38 @@ def comparison_page(comparison: Comparison) -> str:
         comparison=comparison,
         anchors=anchors,
         json_uri=_data_uri("application/json", json.dumps(comparison.to_dict(), indent=2)),
+    )
+
+
+def atlas_page(result: AtlasResult, *, configuration: str) -> str:
+    """The text of ``atlas.html``.
+
+    Parameters
+    ----------
+    result : AtlasResult
+    configuration : str
+        The text of ``study.toml``.
+    """
+    return _render(
+        "atlas.html.j2",
+        {
+            "effects-map": atlas_charts.effects(result),
+            "drops-map": atlas_charts.drops(result),
+            "needs-map": atlas_charts.needs(result),
+        },
+        result.headsieve,
+        result=result,
+        configuration=configuration,
+        general=atlas_words.general_sentence(result),
+        modularity=atlas_words.modularity_sentence(result),
+        sentences=[
+            atlas_words.capability_sentence(name, result.capabilities[name])
+            for name in result.confirmed
+        ],
+        groups=atlas_words.groups(result),
+        worst_other=atlas_words.worst_other,
+        columns=1 + max(head.index for head in result.heads),
+        json_uri=_data_uri("application/json", result.to_json()),
     )
 
 
