@@ -15,6 +15,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from headsieve.errors import HeadsieveError, first_line
+from headsieve.intervals import value_interval
 from headsieve.models.knockout import require_unmodified
 from headsieve.progress import Progress
 from headsieve.provenance import describe_model, peak_memory, versions
@@ -45,7 +46,7 @@ from headsieve.sensing.problem import Columns, Prior, Problem, to_masks
 from headsieve.sensing.recovery import Effects
 from headsieve.sensing.strategies import Strategy, find_strategy, search
 from headsieve.tasks.selection import select_tasks
-from headsieve.verify import RANDOM_SETS, mean_interval, verify
+from headsieve.verify import RANDOM_SETS, verify
 from headsieve.workbench import Workbench, split_tasks, task_words
 
 if TYPE_CHECKING:
@@ -344,7 +345,9 @@ def _curve(
         metric=dict(metrics),
         values={name: tuple(score.metric for score in found) for name, found in scores.items()},
         capability=capability,
-        ci=tuple(mean_interval(score.value, rng) for score in scores[capability]),
+        ci=tuple(
+            value_interval(metrics[capability], score.value, rng) for score in scores[capability]
+        ),
     )
 
 

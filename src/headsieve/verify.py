@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from headsieve.intervals import drop_interval
 from headsieve.results import (
     CapabilityClaim,
     Claim,
-    Interval,
     RandomSets,
     Verification,
 )
@@ -21,7 +21,6 @@ from headsieve.sensing.problem import Columns, Masks, to_masks
 
 RANDOM_SETS = 20
 _RESAMPLES = 9999
-_CONFIDENCE = 0.95
 
 Measure = Callable[[Masks, str], Sequence[Score]]
 
@@ -86,27 +85,9 @@ def claim(metric: str, before: Score, after: Score, rng: np.random.Generator) ->
             "baseline": before.metric,
             "knocked_out": after.metric,
             "drop": before.metric - after.metric,
-            "ci": mean_interval(before.value - after.value, rng),
+            "ci": drop_interval(metric, before.value, after.value, rng),
         }
     )
-
-
-def mean_interval(values: NDArray[np.float64], rng: np.random.Generator) -> Interval:
-    """95 % interval of a mean, by the percentile bootstrap over items.
-
-    Given paired differences, it is the paired bootstrap.
-    """
-    if len(values) < 2:
-        return (float(values.mean()), float(values.mean()))
-    interval = stats.bootstrap(
-        (values,),
-        np.mean,
-        n_resamples=_RESAMPLES,
-        confidence_level=_CONFIDENCE,
-        method="percentile",
-        rng=rng,
-    ).confidence_interval
-    return (float(interval.low), float(interval.high))
 
 
 def p_value(differences: NDArray[np.float64], rng: np.random.Generator) -> float:

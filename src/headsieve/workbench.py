@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from scipy import stats
 
 from headsieve.errors import HeadsieveError
+from headsieve.intervals import proportion_interval
 from headsieve.measure.items import ItemSet, tokenize
 from headsieve.measure.journal import Journal
 from headsieve.measure.measurer import Measurer
@@ -184,6 +184,4 @@ class Workbench:
 
 def _lower_end(score: Score) -> float:
     """Lower end of the accuracy's 95 % interval (Wilson)."""
-    right = int(score.value.sum())
-    interval = stats.binomtest(right, len(score.value)).proportion_ci(method="wilson")
-    return float(interval.low)
+    return proportion_interval(int(score.value.sum()), len(score.value))[0]
