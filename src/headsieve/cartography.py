@@ -25,6 +25,7 @@ from headsieve.atlas_result import (
 )
 from headsieve.errors import HeadsieveError
 from headsieve.models.knockout import require_unmodified
+from headsieve.names import join_names
 from headsieve.progress import Progress
 from headsieve.provenance import describe_model, peak_memory, versions
 from headsieve.report.atlas_figures import save_atlas_figures
@@ -82,7 +83,7 @@ class AtlasConfig(Config):
     @property
     def command(self) -> str:
         """The command that makes this atlas."""
-        words = ["headsieve", "atlas", "--tasks", ",".join(self.capabilities)]
+        words = ["headsieve", "atlas", "--tasks", join_names(self.capabilities)]
         words += ["--model", self.model]
         if self.revision is not None:
             words += ["--revision", self.revision]

@@ -5,9 +5,15 @@ Numbers are not rounded. A change that breaks a reader raises `SCHEMA`.
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, Self
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+if TYPE_CHECKING:
+    from headsieve.models.heads import Head
+    from headsieve.sensing.recovery import Effects
 
 SCHEMA = 1
 
@@ -175,3 +181,21 @@ class Result(Part):
     def to_dict(self) -> dict[str, Any]:
         """The same as plain lists and dictionaries."""
         return self.model_dump(mode="json", by_alias=True)
+
+
+def ranked_heads(effects: Effects, heads: Sequence[Head]) -> list[HeadResult]:
+    """What is known of every head, the most needed first."""
+    return [
+        HeadResult(
+            head=str(heads[column]),
+            layer=heads[column].layer,
+            index=heads[column].index,
+            effect=float(effects.effect[column]),
+            ci=(float(effects.low[column]), float(effects.high[column])),
+            selection=float(effects.selection[column]),
+            control_effect=None
+            if np.isnan(effects.control_effect[column])
+            else float(effects.control_effect[column]),
+        )
+        for column in np.argsort(effects.effect, kind="stable")
+    ]

@@ -18,6 +18,7 @@ import tomli_w
 
 from headsieve.errors import HeadsieveError
 from headsieve.measure.journal import Journal
+from headsieve.names import join_names
 from headsieve.scores import Score
 from headsieve.sensing.problem import Prior
 
@@ -133,7 +134,7 @@ class Config:
         words = ["headsieve", "locate", *self.capabilities, "--model", self.model]
         if self.revision is not None:
             words += ["--revision", self.revision]
-        words += ["--controls", ",".join(self.controls) or "none"]
+        words += ["--controls", join_names(self.controls) if self.controls else "none"]
         words += ["--budget", str(self.budget), "--heads", str(self.heads)]
         words += ["--max-control-drop", str(self.max_control_drop)]
         words += ["--strategy", self.strategy, "--prior", self.prior, "--seed", str(self.seed)]

@@ -6,8 +6,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from headsieve.cli.options import add_measuring, load, words
+from headsieve.cli.options import add_measuring, load
 from headsieve.cli.output import show
+from headsieve.names import split_names
 
 
 def add_atlas(commands: Any) -> None:
@@ -56,7 +57,7 @@ def _atlas(options: argparse.Namespace) -> None:
     from headsieve.runs import run_folder
     from headsieve.tasks.selection import by_name
 
-    tasks = None if options.tasks is None else words(options.tasks)
+    tasks = None if options.tasks is None else split_names(options.tasks)
     if tasks is not None:
         by_name(tasks, {})  # as for locate, before the model is loaded
     options.out = run_folder(options.out)

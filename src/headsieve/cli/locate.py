@@ -6,8 +6,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from headsieve.cli.options import add_measuring, load, words
+from headsieve.cli.options import add_measuring, load
 from headsieve.cli.output import show
+from headsieve.names import split_names
 
 
 def add_locate(commands: Any) -> None:
@@ -22,8 +23,9 @@ def add_locate(commands: Any) -> None:
     command.add_argument(
         "--controls",
         metavar="C,C",
-        help="tasks that should survive, or none (default: the other capabilities, filled up to "
-        "five from a fixed set of built-in tasks, and plain text)",
+        help="tasks that should survive, a name with a comma in double quotes, or none (default: "
+        "the other capabilities, filled up to five from a fixed set of built-in tasks, and plain "
+        "text)",
     )
     command.add_argument(
         "--budget",
@@ -104,10 +106,14 @@ def _locate(options: argparse.Namespace) -> None:
     if options.json:
         print(study.result.to_json(), end="")
     else:
-        show(tables.summary(study.result, general=study.general, folder=study.folder))
+        show(
+            tables.summary(
+                study.result, general=study.general, curves=study.curves, folder=study.folder
+            )
+        )
 
 
 def _controls(text: str | None) -> list[str] | None:
     if text is None:
         return None
-    return [] if text == "none" else words(text)
+    return [] if text == "none" else split_names(text)

@@ -62,8 +62,3 @@ def load(options: argparse.Namespace) -> Model:
     return load_model(
         options.model, device=options.device, dtype=options.dtype, revision=options.revision
     )
-
-
-def words(text: str) -> list[str]:
-    """The words of a list that is separated by commas."""
-    return [word.strip() for word in text.split(",") if word.strip()]

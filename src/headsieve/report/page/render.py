@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from headsieve.atlas_result import AtlasResult
     from headsieve.comparison import Comparison
+    from headsieve.examples import Examples
     from headsieve.report.curve import Curve
     from headsieve.results import CapabilityResult, HeadResult, Result
     from headsieve.study import Study
@@ -46,6 +47,7 @@ class _Section:
     curve: Curve | None
     general: Sequence[str]
     linearity: Linearity | None
+    examples: Examples | None
 
     @property
     def verdict(self) -> str:
@@ -54,6 +56,11 @@ class _Section:
     @property
     def warnings(self) -> list[str]:
         return words.warnings(self.name, self.result)
+
+    @property
+    def idle(self) -> Sequence[str]:
+        """Selected heads that add nothing on held-out items."""
+        return self.curve.idle if self.curve is not None else ()
 
     @property
     def listed(self) -> list[HeadResult]:
@@ -107,6 +114,7 @@ def study_page(study: Study, folder: Path) -> str:
         general=study.general,
         curves=study.curves,
         linearities=linearities,
+        examples=study.examples,
     )
 
 
@@ -117,6 +125,7 @@ def render_page(
     general: Mapping[str, Sequence[str]],
     curves: Mapping[str, Curve],
     linearities: Mapping[str, Linearity],
+    examples: Mapping[str, Examples],
 ) -> str:
     """The text of ``report.html``.
 
@@ -130,6 +139,8 @@ def render_page(
     curves : mapping of str to Curve
     linearities : mapping of str to Linearity
         A capability may lack its own, where measurements are few or no longer there.
+    examples : mapping of str to Examples
+        A capability without selected heads has none.
     """
     anchors = file_names(result.capabilities)
     sections = [
@@ -140,6 +151,7 @@ def render_page(
             curves.get(name),
             general.get(name, ()),
             linearities.get(name),
+            examples.get(name),
         )
         for number, (name, found) in enumerate(result.capabilities.items())
     ]
