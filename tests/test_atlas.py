@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from headsieve.atlas_folder import Atlas
 from headsieve.atlas_result import AtlasResult
-from headsieve.cartography import Atlas, atlas, capability_names
+from headsieve.cartography import atlas, capability_names
 from headsieve.cli import main
 from headsieve.errors import HeadsieveError
 from headsieve.models.loading import Model

@@ -9,7 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headsieve.cartography import Atlas, atlas
+    from headsieve.atlas_folder import Atlas
+    from headsieve.cartography import atlas
     from headsieve.comparison import compare
     from headsieve.errors import HeadsieveError
     from headsieve.handover import export
@@ -36,7 +37,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Atlas": "headsieve.cartography",
+    "Atlas": "headsieve.atlas_folder",
     "Head": "headsieve.models.heads",
     "HeadsieveError": "headsieve.errors",
     "Model": "headsieve.models.loading",

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import datetime
 import os
-import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from pydantic import ValidationError
 from scipy import stats
 
+from headsieve.atlas_folder import Atlas, AtlasConfig
 from headsieve.atlas_result import (
     ATLAS_SCHEMA,
     AtlasCapability,
@@ -25,20 +24,10 @@ from headsieve.atlas_result import (
 )
 from headsieve.errors import HeadsieveError
 from headsieve.models.knockout import require_unmodified
-from headsieve.names import join_names
 from headsieve.progress import Progress
 from headsieve.provenance import describe_model, peak_memory, versions
-from headsieve.report.atlas_figures import save_atlas_figures
-from headsieve.report.page import atlas_page
 from headsieve.results import Cost
-from headsieve.runs import (
-    STUDY_FILE,
-    Config,
-    open_journal,
-    read_text,
-    run_folder,
-    write_atomically,
-)
+from headsieve.runs import Config, open_journal, run_folder
 from headsieve.sensing.choice import best_set
 from headsieve.sensing.modularity import (
     PERMUTATIONS,
@@ -61,8 +50,6 @@ if TYPE_CHECKING:
     from headsieve.models.loading import Model
     from headsieve.tasks import Task
 
-ATLAS_FILE = "atlas.json"
-_PAGE_FILE = "atlas.html"
 # Heads in a capability's set, at most.
 SET_SIZE = 5
 # Smooth accuracy that a capability's heads may cost any other one on search items.
@@ -75,91 +62,6 @@ RANDOM_SETS = 10
 _GENERAL_HEADS = 8
 GENERAL_SHARE = 0.5
 _SIGNIFICANT = 0.05
-
-
-class AtlasConfig(Config):
-    """The configuration of an atlas: that of a study of all its capabilities."""
-
-    @property
-    def command(self) -> str:
-        """The command that makes this atlas."""
-        words = ["headsieve", "atlas", "--tasks", join_names(self.capabilities)]
-        words += ["--model", self.model]
-        if self.revision is not None:
-            words += ["--revision", self.revision]
-        words += ["--budget", str(self.budget), "--prior", self.prior, "--seed", str(self.seed)]
-        words += ["--limit", str(self.limit), "--device", self.device, "--dtype", self.dtype]
-        return shlex.join([*words, "--batch-size", str(self.batch_size)])
-
-
-@dataclass(frozen=True)
-class Atlas:
-    """A finished atlas.
-
-    Attributes
-    ----------
-    config : Config
-    result : AtlasResult
-        What ``atlas.json`` holds.
-    folder : Path or None
-        Where it is kept.
-    """
-
-    config: Config
-    result: AtlasResult
-    folder: Path | None = None
-
-    def save(self, folder: Path) -> None:
-        """Write figures, the page and, last, ``atlas.json`` into a run folder.
-
-        Raises
-        ------
-        HeadsieveError
-            If the folder cannot be written.
-        """
-        figures = folder / "figures"
-        try:
-            save_atlas_figures(self.result, figures)
-        except OSError as error:
-            raise HeadsieveError(f"Cannot write figures in {figures}: {error.strerror}.") from None
-        self.write_page(folder)
-        write_atomically(folder / ATLAS_FILE, self.result.to_json())
-
-    def write_page(self, folder: Path) -> Path:
-        """Write ``atlas.html`` into the run folder; returns its path.
-
-        Raises
-        ------
-        HeadsieveError
-            If the folder cannot be written.
-        """
-        page = atlas_page(self.result, configuration=self.config.to_toml())
-        write_atomically(folder / _PAGE_FILE, page)
-        return folder / _PAGE_FILE
-
-    @classmethod
-    def load(cls, folder: Path | str) -> Self:
-        """Read a finished atlas from its run folder.
-
-        Raises
-        ------
-        HeadsieveError
-            If the folder holds no finished atlas.
-        """
-        folder = run_folder(folder)
-        try:
-            config = AtlasConfig.from_toml(read_text(folder / STUDY_FILE))
-            result = AtlasResult.from_json(read_text(folder / ATLAS_FILE))
-        except OSError as error:
-            raise HeadsieveError(
-                f"{folder} holds no finished atlas ({error.filename} cannot be read)."
-            ) from None
-        except ValidationError as error:
-            raise HeadsieveError(
-                f"{folder / ATLAS_FILE} is not an atlas of schema {ATLAS_SCHEMA}: "
-                f"{error.errors()[0]['msg']}."
-            ) from None
-        return cls(config, result, folder)
 
 
 def capability_names() -> list[str]:

@@ -140,8 +140,7 @@ class Study:
                 for name, stem in file_names(result.capabilities).items()
             }
             general = read_general(read_text(folder / _HEADS_FILE))
-            # Studies of versions before 0.2 have none.
-            shown = folder / _EXAMPLES_FILE
+            shown = folder / _EXAMPLES_FILE  # older studies have none
             examples = read_examples(read_text(shown)) if shown.is_file() else {}
         except OSError as error:
             raise HeadsieveError(

@@ -23,7 +23,7 @@ def add_report(commands: Any) -> None:
 
 
 def _report(options: argparse.Namespace) -> None:
-    from headsieve.cartography import ATLAS_FILE, Atlas
+    from headsieve.atlas_folder import ATLAS_FILE, Atlas
     from headsieve.runs import run_folder
     from headsieve.study import Study
 
