@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from headsieve.results import Claim, Cost, Interval, ModelInfo, Part, Verification
 
-ATLAS_SCHEMA = 1
+ATLAS_SCHEMA: Literal[1] = 1
 
 
 class AtlasHead(Part):

@@ -195,7 +195,7 @@ def _result(
     tree = cluster(beyond_shared(shares(matrix[alone])))
     evaluations, tokens, seconds = bench.journal.totals()
     return AtlasResult(
-        schema_=ATLAS_SCHEMA,
+        schema=ATLAS_SCHEMA,
         headsieve=metadata.version("headsieve"),
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         seed=config.seed,
@@ -267,10 +267,11 @@ def _verified(
 ) -> dict[str, AtlasCapability]:
     """Choose each capability's set among the measured ones, and verify it on held-out items."""
     heads = bench.model.geometry.heads
-    chosen: dict[str, Columns] = {
-        name: tuple(sorted(best_set(ledger), key=lambda head, of=name: effects[of].effect[head]))
-        for name, ledger in ledgers.items()
-    }
+    chosen: dict[str, Columns] = {}
+    for name, ledger in ledgers.items():
+        best = best_set(ledger)
+        order = np.argsort(effects[name].effect[list(best)], kind="stable")
+        chosen[name] = tuple(best[place] for place in order)
     bench.progress.stage(
         "Verifying each capability's heads", len(chosen) * (len(chosen) + RANDOM_SETS)
     )

@@ -35,7 +35,7 @@ def atlas(count: int = 6) -> AtlasResult:
     found = modularity(effects[: WIDTH + count], np.random.default_rng(0))
     base = examples.result(antonym=examples.capability())
     return AtlasResult(
-        schema_=1,
+        schema=1,
         headsieve="1.0",
         created=base.created,
         seed=0,

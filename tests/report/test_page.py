@@ -120,7 +120,9 @@ def test_bars_of_text_show_what_it_lost() -> None:
 
 def test_a_fit_worse_than_the_mean_is_called_so() -> None:
     noise = np.random.default_rng(1)
-    scores = {(number,): float(noise.normal()) for number in range(30)}
+    scores: dict[tuple[int, ...], float] = {
+        (number,): float(noise.normal()) for number in range(30)
+    }
     found = linearity(scores, 30, 0)
     assert found is not None
     assert found.r_squared < 0

@@ -49,7 +49,7 @@ def test_specificity_is_from_0_to_1(rows: list[list[float]]) -> None:
 
 
 def test_modules_and_general_heads_are_told_from_chance() -> None:
-    apart = np.kron(np.eye(6), -np.ones((3, 1)))
+    apart = -np.repeat(np.eye(6), 3, axis=0)
     found = modularity(apart, rng())
     assert found.specificity == 1 > found.null_interval[1]
     assert found.p_value < 0.01
@@ -65,7 +65,7 @@ def test_modules_and_general_heads_are_told_from_chance() -> None:
 
 def test_capabilities_with_the_same_heads_stand_side_by_side() -> None:
     # All need the first head; the first and third share another, and so do the second and fourth.
-    effects = -np.array([[9, 9, 9, 9], [1, 0, 1, 0], [0, 1, 0, 1]], dtype=float)
+    effects = -np.array([[9.0, 9, 9, 9], [1, 0, 1, 0], [0, 1, 0, 1]])
     tree = cluster(beyond_shared(shares(effects)))
     order = leaves(tree)
     assert {frozenset(order[:2]), frozenset(order[2:])} == {frozenset({0, 2}), frozenset({1, 3})}

@@ -44,7 +44,7 @@ def shares(effects: FloatArray) -> FloatArray:
     """
     losses = np.maximum(-effects, 0.0)
     totals = losses.sum(axis=0)
-    return np.divide(losses, totals, out=np.zeros_like(losses), where=totals > 0)
+    return np.asarray(np.divide(losses, totals, out=np.zeros_like(losses), where=totals > 0))
 
 
 def beyond_shared(shared: FloatArray) -> FloatArray:

@@ -23,7 +23,7 @@ _ROW = 17
 def effects(result: AtlasResult) -> Spec:
     """Effects of heads (columns) on capabilities (rows), similar ones side by side."""
     heads = shown_heads(result)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for layer, name in enumerate(reversed(result.order)):
         chosen = result.capabilities[name].selected
         for index, head in enumerate(heads):

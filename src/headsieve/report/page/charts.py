@@ -151,7 +151,7 @@ def knockout_bars(curve: Curve, metric: str, slider: str) -> Spec:
     it shows what is left; of log-probabilities, which have no natural zero, what is lost.
     """
     tasks = [task for task, its in curve.metric.items() if its == metric]
-    rows = []
+    rows: list[dict[str, Any]] = []
     for task in tasks:
         own = task == curve.capability
         for count, value in enumerate(curve.values[task]):
