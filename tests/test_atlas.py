@@ -34,9 +34,8 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def chart(model: Model, **options: Any) -> Atlas:
-    return atlas(
-        model, TASKS, **{"budget": 24, "prior": "none", "limit": 6, "out": "run"} | options
-    )
+    given: dict[str, Any] = {"budget": 24, "prior": "none", "limit": 6, "out": "run"}
+    return atlas(model, TASKS, **given | options)
 
 
 def lasting(result: AtlasResult) -> dict[str, Any]:
