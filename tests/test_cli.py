@@ -422,9 +422,12 @@ def shell(command: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
-@pytest.mark.parametrize("command", ["tasks", "tasks --json"])
-def test_output_that_cannot_be_written(command: str) -> None:
-    done = shell(f"headsieve {command} > /dev/full")
+@pytest.mark.parametrize(
+    "command", ["tasks", "tasks --json", "--help", "--version", "locate --help"]
+)
+@pytest.mark.parametrize("buffered", ["", "1"])
+def test_output_that_cannot_be_written(command: str, buffered: str) -> None:
+    done = shell(f"headsieve {command} > /dev/full", PYTHONUNBUFFERED=buffered)
     assert done.returncode == 2
     sentence = "headsieve: Cannot read or write the output: No space left on device.\n"
     assert done.stderr == sentence

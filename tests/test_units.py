@@ -61,7 +61,7 @@ def test_a_study_of_larger_units(llama: Model, units: Units) -> None:
     assert (
         name.lower() in (study.folder or Path()).joinpath("report.html").read_text("utf-8").lower()
     )
-    assert summary(study.result, general=study.general, folder=None)
+    assert summary(study.result, general=study.general, curves=study.curves, folder=None)
     done = export(llama, "edited", heads=[found.heads[0].head])
     assert done.difference < 1e-4
     assert name in Path("edited/README.md").read_text("utf-8")

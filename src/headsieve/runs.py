@@ -19,6 +19,7 @@ import tomli_w
 from headsieve.errors import HeadsieveError
 from headsieve.measure.journal import Journal
 from headsieve.models.heads import Units
+from headsieve.names import join_names
 from headsieve.scores import Score
 from headsieve.sensing.problem import Prior
 
@@ -95,7 +96,7 @@ class Config:
                 f"There is no prior {self.prior!r}; use {' or '.join(get_args(Prior))}.",
             ),
             (
-                self.prior == "none" or self.strategy == "adaptive",
+                self.prior == "none" or self.strategy in ("adaptive", "atlas"),
                 f"The strategy {self.strategy} takes no prior; only adaptive does.",
             ),
             (self.seed >= 0, f"The seed must be 0 or more, not {self.seed}."),
@@ -141,7 +142,7 @@ class Config:
         words = ["headsieve", "locate", *self.capabilities, "--model", self.model]
         if self.revision is not None:
             words += ["--revision", self.revision]
-        words += ["--controls", ",".join(self.controls) or "none"]
+        words += ["--controls", join_names(self.controls) if self.controls else "none"]
         words += ["--budget", str(self.budget), "--heads", str(self.heads)]
         words += ["--max-control-drop", str(self.max_control_drop)]
         words += ["--strategy", self.strategy, "--prior", self.prior]

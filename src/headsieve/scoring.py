@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from headsieve.errors import HeadsieveError
+from headsieve.intervals import value_interval
 from headsieve.measure.items import tokenize
 from headsieve.measure.journal import Journal
 from headsieve.measure.measurer import Measurer
@@ -19,7 +20,7 @@ from headsieve.results import TaskScore
 from headsieve.scores import Score
 from headsieve.sensing.problem import to_masks
 from headsieve.tasks.selection import by_name
-from headsieve.verify import claim, mean_interval
+from headsieve.verify import claim
 from headsieve.workbench import task_words
 
 if TYPE_CHECKING:
@@ -107,6 +108,6 @@ def _task_score(
             "baseline": before.metric,
             "knocked_out": None,
             "drop": None,
-            "ci": mean_interval(before.value, rng),
+            "ci": value_interval(metric, before.value, rng),
         }
     )

@@ -15,6 +15,8 @@ import numpy as np
 from pydantic import ValidationError
 
 from headsieve.errors import HeadsieveError, first_line
+from headsieve.examples import Examples, collect_examples, examples_json, read_examples
+from headsieve.intervals import value_interval
 from headsieve.measure.workers import Workers
 from headsieve.models.heads import NOUNS, Units
 from headsieve.models.knockout import require_unmodified
@@ -31,8 +33,8 @@ from headsieve.results import (
     Cost,
     Evaluations,
     FrontierPoint,
-    HeadResult,
     Result,
+    ranked_heads,
 )
 from headsieve.runs import (
     RESULT_FILE,
@@ -44,19 +46,18 @@ from headsieve.runs import (
     write_atomically,
 )
 from headsieve.sensing.problem import Columns, Masks, Prior, Problem, to_masks
-from headsieve.sensing.recovery import Effects
 from headsieve.sensing.strategies import Strategy, find_strategy, search
 from headsieve.tasks.selection import select_tasks
-from headsieve.verify import RANDOM_SETS, mean_interval, verify
+from headsieve.verify import RANDOM_SETS, verify
 from headsieve.workbench import Workbench, split_tasks, task_words
 
 if TYPE_CHECKING:
-    from headsieve.models.heads import AnyUnit
     from headsieve.models.loading import Model
 
 _FIGURES = "figures"
 _HEADS_FILE = "heads.csv"
 _HEADS_JSON_FILE = "heads.json"
+_EXAMPLES_FILE = "examples.json"
 _PAGE_FILE = "report.html"
 
 
@@ -73,6 +74,8 @@ class Study:
         For each capability, the heads that it needs but most controls need as well.
     curves : dict
         For each capability, all tasks' held-out metrics with 0 to K of its heads knocked out.
+    examples : dict
+        For each capability with selected heads, what the model says to a few held-out items.
     folder : Path or None
         Where it is kept.
     """
@@ -81,6 +84,7 @@ class Study:
     result: Result
     general: dict[str, list[str]]
     curves: dict[str, Curve]
+    examples: dict[str, Examples]
     folder: Path | None = None
 
     def __getitem__(self, capability: str) -> CapabilityResult:
@@ -102,6 +106,7 @@ class Study:
             raise HeadsieveError(f"Cannot write figures in {figures}: {error.strerror}.") from None
         for name, stem in file_names(self.curves).items():
             write_atomically(figures / f"{stem}-curve.csv", self.curves[name].to_csv())
+        write_atomically(folder / _EXAMPLES_FILE, examples_json(self.examples))
         write_atomically(folder / _HEADS_FILE, heads_csv(self.result.capabilities, self.general))
         write_atomically(folder / _HEADS_JSON_FILE, heads_json(self.result, self.general))
         self.write_page(folder)
@@ -136,15 +141,19 @@ class Study:
                 for name, stem in file_names(result.capabilities).items()
             }
             general = read_general(read_text(folder / _HEADS_FILE))
+            shown = folder / _EXAMPLES_FILE  # older studies have none
+            examples = read_examples(read_text(shown)) if shown.is_file() else {}
         except OSError as error:
             raise HeadsieveError(
                 f"{folder} holds no finished study ({error.filename} cannot be read)."
             ) from None
         except ValidationError as error:
-            raise HeadsieveError(
-                f"{folder / RESULT_FILE} is not a result of schema {SCHEMA}: "
-                f"{error.errors()[0]['msg']}."
-            ) from None
+            what = (
+                f"{RESULT_FILE} is not a result of schema {SCHEMA}"
+                if error.title == Result.__name__
+                else f"{_EXAMPLES_FILE} holds no examples"
+            )
+            raise HeadsieveError(f"{folder}: {what}: {error.errors()[0]['msg']}.") from None
         except HeadsieveError as error:
             raise HeadsieveError(f"{folder}: {error}") from None
         # A table may be damaged in more ways than can be told apart.
@@ -152,7 +161,7 @@ class Study:
             raise HeadsieveError(f"{folder} is damaged: {first_line(error)}.") from error
         if any(curves[name].capability != name for name in curves):
             raise HeadsieveError(f"{folder} is damaged: a curve is that of another capability.")
-        return cls(config, result, general, curves, folder)
+        return cls(config, result, general, curves, examples, folder)
 
 
 def locate(
@@ -290,6 +299,7 @@ class _Located:
     result: CapabilityResult
     general: list[str]
     curve: Curve
+    examples: Examples | None
 
 
 def _locate(bench: Workbench, config: Config, capability: str, strategy: Strategy) -> _Located:
@@ -310,7 +320,7 @@ def _locate(bench: Workbench, config: Config, capability: str, strategy: Strateg
 
     names = [str(head) for head in bench.model.geometry.heads]
     result = CapabilityResult(
-        heads=_head_results(found.effects, bench.model.geometry.heads),
+        heads=ranked_heads(found.effects, bench.model.geometry.heads),
         selected=[names[column] for column in found.selected],
         frontier=[
             FrontierPoint(
@@ -323,7 +333,16 @@ def _locate(bench: Workbench, config: Config, capability: str, strategy: Strateg
         evaluations=Evaluations(capability=found.evaluations, controls=found.control_evaluations),
         verification=verification,
     )
-    return _Located(result, [names[column] for column in found.effects.general], curve)
+    examples = collect_examples(
+        bench,
+        bench.tasks[capability],
+        capability,
+        found.selected,
+        seed=config.seed,
+        limit=config.limit,
+    )
+    general = [names[column] for column in found.effects.general]
+    return _Located(result, general, curve, examples)
 
 
 def _problem(bench: Workbench, config: Config, capability: str) -> Problem:
@@ -356,25 +375,10 @@ def _curve(
         metric=dict(metrics),
         values={name: tuple(score.metric for score in found) for name, found in scores.items()},
         capability=capability,
-        ci=tuple(mean_interval(score.value, rng) for score in scores[capability]),
+        ci=tuple(
+            value_interval(metrics[capability], score.value, rng) for score in scores[capability]
+        ),
     )
-
-
-def _head_results(effects: Effects, heads: Sequence[AnyUnit]) -> list[HeadResult]:
-    return [
-        HeadResult(
-            head=str(heads[column]),
-            layer=heads[column].layer,
-            index=heads[column].index,
-            effect=float(effects.effect[column]),
-            ci=(float(effects.low[column]), float(effects.high[column])),
-            selection=float(effects.selection[column]),
-            control_effect=None
-            if np.isnan(effects.control_effect[column])
-            else float(effects.control_effect[column]),
-        )
-        for column in np.argsort(effects.effect, kind="stable")
-    ]
 
 
 def _study(
@@ -402,5 +406,6 @@ def _study(
         result,
         {name: one.general for name, one in located.items()},
         {name: one.curve for name, one in located.items()},
+        {name: one.examples for name, one in located.items() if one.examples is not None},
         folder,
     )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import stats
 
 from headsieve.errors import HeadsieveError
+from headsieve.intervals import proportion_interval
 from headsieve.measure.items import ItemSet, tokenize
 from headsieve.measure.journal import Journal
 from headsieve.measure.measurer import Measurer
@@ -50,6 +50,7 @@ def split_tasks(
     *,
     seed: int,
     limit: int | None,
+    control_items: int = CONTROL_SEARCH_ITEMS,
 ) -> dict[str, ItemSet]:
     """Search and held-out items of every task, tokenised.
 
@@ -62,6 +63,8 @@ def split_tasks(
         Of the split of items.
     limit : int, optional
         Search items of each task at most, and held-out items too.
+    control_items : int
+        Search items of each control at most.
 
     Returns
     -------
@@ -73,7 +76,7 @@ def split_tasks(
         split = task.split(seed, limit)
         search = split.search
         if name in controls:
-            search = search[:CONTROL_SEARCH_ITEMS]
+            search = search[:control_items]
         for part, items in (("search", search), ("held-out", split.held_out)):
             item_sets[f"{name} {part}"] = tokenize(items, split.prefix, task.kind, model.tokenizer)
     return item_sets
@@ -149,23 +152,8 @@ class Workbench:
         HeadsieveError
             If a capability's accuracy is not clearly above chance and `force` is not set.
         """
-        self.progress.stage("Unmodified model", len(self.tasks))
-        nothing = np.zeros((1, len(self.model.geometry)), dtype=bool)
-        scores = self._search(nothing, list(self.capabilities))
-        for name, task in self.tasks.items():
-            # Capabilities come first: one that is refused costs no control.
-            if name not in scores:
-                others = [other for other in self.tasks if other not in self.capabilities]
-                scores = self._search(nothing, others)
-            (score,) = scores[name]
-            least = task.chance + _ABOVE_CHANCE
-            if task.kind == "text" or (lower := _lower_end(score)) >= least:
-                continue
-            what = (
-                f"{name}: the model's accuracy is {score.metric:.2f} on {len(score.value)} search "
-                f"items, not clearly above chance (its 95 % interval begins at {lower:.2f} and "
-                f"should at {least:.2f})"
-            )
+        for name, weakness in self.weaknesses():
+            what = f"{name}: the model's {weakness}"
             if name not in self.capabilities:
                 self.progress.note(f"Control {what}, so it can show little harm.")
             elif not force:
@@ -173,6 +161,30 @@ class Workbench:
                     f"{what}, so there is too little to localize; choose another capability or use "
                     "--force."
                 )
+        self._tell_of_slow_ways()
+
+    def weaknesses(self) -> Iterator[tuple[str, str]]:
+        """Tasks whose accuracy is not clearly above chance, and what it is.
+
+        Capabilities come first, and controls are measured after them: a capability that is refused
+        costs no control.
+        """
+        self.progress.stage("Unmodified model", len(self.tasks))
+        nothing = np.zeros((1, len(self.model.geometry)), dtype=bool)
+        controls = [name for name in self.tasks if name not in self.capabilities]
+        for names in (list(self.capabilities), controls):
+            for name, (score,) in self._search(nothing, names).items():
+                task = self.tasks[name]
+                least = task.chance + _ABOVE_CHANCE
+                if task.kind != "text" and (lower := _lower_end(score)) < least:
+                    yield (
+                        name,
+                        f"accuracy is {score.metric:.2f} on {len(score.value)} search items, not "
+                        f"clearly above chance (its 95 % interval begins at {lower:.2f} and should "
+                        f"at {least:.2f})",
+                    )
+
+    def _tell_of_slow_ways(self) -> None:
         for exact, shortcut in (
             (self._measurer.packed, "Sharing prefixes"),
             (self._measurer.reentry, "Skipping the layers below a knockout"),
@@ -190,6 +202,4 @@ class Workbench:
 
 def _lower_end(score: Score) -> float:
     """Lower end of the accuracy's 95 % interval (Wilson)."""
-    right = int(score.value.sum())
-    interval = stats.binomtest(right, len(score.value)).proportion_ci(method="wilson")
-    return float(interval.low)
+    return proportion_interval(int(score.value.sum()), len(score.value))[0]

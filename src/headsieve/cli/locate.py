@@ -8,9 +8,10 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headsieve.cli.options import add_measuring, load, source, words
+from headsieve.cli.options import add_measuring, load, source
 from headsieve.cli.output import show
 from headsieve.errors import HeadsieveError
+from headsieve.names import split_names
 
 if TYPE_CHECKING:
     from headsieve.measure.ray_workers import RayWorkers
@@ -30,8 +31,9 @@ def add_locate(commands: Any) -> None:
     command.add_argument(
         "--controls",
         metavar="C,C",
-        help="tasks that should survive, or none (default: the other capabilities, filled up to "
-        "five from a fixed set of built-in tasks, and plain text)",
+        help="tasks that should survive, a name with a comma in double quotes, or none (default: "
+        "the other capabilities, filled up to five from a fixed set of built-in tasks, and plain "
+        "text)",
     )
     command.add_argument(
         "--budget",
@@ -145,7 +147,11 @@ def _locate(options: argparse.Namespace) -> None:
     if options.json:
         print(study.result.to_json(), end="")
     else:
-        show(tables.summary(study.result, general=study.general, folder=study.folder))
+        show(
+            tables.summary(
+                study.result, general=study.general, curves=study.curves, folder=study.folder
+            )
+        )
 
 
 def _dry_run(model: Model, options: argparse.Namespace, settings: dict[str, Any]) -> None:
@@ -184,4 +190,4 @@ def _idle_model(options: argparse.Namespace, workers: RayWorkers) -> Model:
 def _controls(text: str | None) -> list[str] | None:
     if text is None:
         return None
-    return [] if text == "none" else words(text)
+    return [] if text == "none" else split_names(text)

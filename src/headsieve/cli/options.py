@@ -94,8 +94,3 @@ def load(options: argparse.Namespace) -> Model:
         device_map=options.device_map,
         quantize=options.quantize,
     )
-
-
-def words(text: str) -> list[str]:
-    """The words of a list that is separated by commas."""
-    return [word.strip() for word in text.split(",") if word.strip()]

@@ -6,8 +6,9 @@ import argparse
 import json
 from typing import Any
 
-from headsieve.cli.options import add_measuring, load, words
+from headsieve.cli.options import add_measuring, load
 from headsieve.cli.output import show
+from headsieve.names import split_names
 
 
 def add_score(commands: Any) -> None:
@@ -41,7 +42,7 @@ def _score(options: argparse.Namespace) -> None:
         results = score(
             load(options),
             options.tasks,
-            knockout=None if options.knockout is None else words(options.knockout),
+            knockout=None if options.knockout is None else split_names(options.knockout),
             seed=options.seed,
             limit=options.limit,
             batch_size=options.batch_size,

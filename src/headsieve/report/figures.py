@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.patches import Patch, Rectangle
@@ -22,6 +23,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
 from headsieve.models.heads import NOUNS, kind_of
+from headsieve.report.colours import GAIN, LOSS, SERIES
 from headsieve.report.words import nouns, number
 
 if TYPE_CHECKING:
@@ -34,8 +36,10 @@ if TYPE_CHECKING:
 WIDTH = 3.4
 """Inches of a paper's column."""
 
-_STYLE = {
+STYLE = {
     "font.size": 8,
+    # Text that can be searched and edited, not outlines.
+    "pdf.fonttype": 42,
     "axes.linewidth": 0.6,
     "xtick.labelsize": 7,
     "ytick.labelsize": 7,
@@ -45,9 +49,13 @@ _STYLE = {
     "svg.fonttype": "none",
     "svg.hashsalt": "headsieve",
 }
-# Okabe and Ito's colours, which colour-blind readers can tell apart, without the pale yellow.
-_CAPABILITY_COLOUR = "#D55E00"
-_CONTROL_COLOURS = ("#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#666666")
+_CAPABILITY_COLOUR, *_CONTROL_COLOURS = SERIES
+# From what is needed to what does harm, as on the page.
+_LOSS, _WHITE, _GAIN = (
+    tuple(part / 255 for part in colour) for colour in (LOSS, (255, 255, 255), GAIN)
+)
+SCALE = LinearSegmentedColormap.from_list("headsieve", [_LOSS, _WHITE, _GAIN])
+LOSSES = LinearSegmentedColormap.from_list("headsieve losses", [_WHITE, _LOSS])
 _CONTROL_MARKERS = "s^Dvp<>"  # one more than colours, so that pairs repeat late
 
 # More names than these would not fit beside their lines, under their ticks or above the map.
@@ -59,7 +67,7 @@ _SELECTED_NAMED = 12
 def effect_map(result: CapabilityResult, *, ax: Axes) -> Axes:
     """Draw the effect of every head as a heatmap, layers upwards, selected heads outlined.
 
-    Red (negative) heads are those the capability needs. Places where a layer has no head are
+    Orange (negative) heads are those the capability needs. Places where a layer has no head are
     hatched.
 
     Parameters
@@ -83,7 +91,7 @@ def effect_map(result: CapabilityResult, *, ax: Axes) -> Axes:
         np.arange(width + 1) - 0.5,
         np.arange(layers + 1) - 0.5,
         effects,
-        cmap="RdBu",
+        cmap=SCALE,
         vmin=-limit,
         vmax=limit,
         # Edges of the cell's own colour hide the seams that viewers of SVG draw between cells.
@@ -205,7 +213,7 @@ def head_count_curve(curve: Curve, *, ax: Axes) -> Axes:
 def save_figures(
     capabilities: Mapping[str, CapabilityResult], curves: Mapping[str, Curve], folder: Path
 ) -> list[Path]:
-    """Write both figures of every capability as PNG (200 dpi) and SVG.
+    """Write both figures of every capability as PNG (200 dpi), SVG and PDF.
 
     Parameters
     ----------
@@ -223,16 +231,16 @@ def save_figures(
     folder.mkdir(parents=True, exist_ok=True)
     names = file_names(capabilities)
     written = []
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         for name, result in capabilities.items():
             layers = 1 + max(head.layer for head in result.heads)
             figure = _figure(name, height=min(6.5, max(2.0, 1.0 + 0.1 * layers)))
             effect_map(result, ax=figure.add_subplot())
-            written += _save(figure, folder / f"{names[name]}-effects")
+            written += save_figure(figure, folder / f"{names[name]}-effects")
             if name in curves:
                 figure = _figure(name, height=2.4)
                 head_count_curve(curves[name], ax=figure.add_subplot())
-                written += _save(figure, folder / f"{names[name]}-curve")
+                written += save_figure(figure, folder / f"{names[name]}-curve")
     return written
 
 
@@ -263,12 +271,14 @@ def _figure(title: str, *, height: float) -> Figure:
     return figure
 
 
-def _save(figure: Figure, stem: Path) -> list[Path]:
+def save_figure(figure: Figure, stem: Path) -> list[Path]:
+    """Write a figure as PNG (200 dpi), SVG and PDF, the same bytes for the same figure."""
     # Not with_suffix, which would take what follows a dot in the name for one.
-    png, svg = Path(f"{stem}.png"), Path(f"{stem}.svg")
+    png, svg, pdf = (Path(f"{stem}.{ending}") for ending in ("png", "svg", "pdf"))
     figure.savefig(png, dpi=200)
     figure.savefig(svg, metadata={"Date": None})
-    return [png, svg]
+    figure.savefig(pdf, metadata={"CreationDate": None})
+    return [png, svg, pdf]
 
 
 def colour_limit(result: CapabilityResult) -> float:

@@ -24,6 +24,7 @@ from rich.text import Text
 from headsieve.models.heads import NOUNS, kind_of
 from headsieve.report.words import (
     duration,
+    idle,
     interval,
     memory,
     nouns,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from headsieve.check import Check
     from headsieve.forecast import Forecast
     from headsieve.models.heads import Geometry, LayerHeads
+    from headsieve.report.curve import Curve
 
 # Words may be broken into parts of this width where a terminal is narrow; numbers may not.
 _NARROWEST = 12
@@ -54,7 +56,11 @@ _HEADS_COLUMNS = (
 
 
 def summary(
-    result: Result, *, general: Mapping[str, Sequence[str]], folder: Path | None
+    result: Result,
+    *,
+    general: Mapping[str, Sequence[str]],
+    curves: Mapping[str, Curve],
+    folder: Path | None,
 ) -> RenderableType:
     """What a person sees at the end of ``headsieve locate``.
 
@@ -63,6 +69,8 @@ def summary(
     result : Result
     general : mapping of str to sequence of str
         For each capability the heads that everything needs, best known first.
+    curves : mapping of str to Curve
+        A capability may lack its own.
     folder : Path or None
         Where the study was saved.
     """
@@ -72,6 +80,8 @@ def summary(
     ]
     for name, capability in result.capabilities.items():
         parts += [Text(""), *_capability(name, capability, general.get(name, ()))]
+        if name in curves and curves[name].idle:
+            parts.append(Text(idle(curves[name].idle)))
     parts += [
         Text(""),
         Rule(characters="-", style="dim"),
@@ -97,8 +107,8 @@ def scores(results: Mapping[str, TaskScore]) -> RenderableType:
     knockout = any(one.knocked_out is not None for one in results.values())
     table = new_table("task", "metric", "items>", "baseline>")
     if knockout:
-        _columns(table, "knocked out>", "drop>")
-    _columns(table, "95 % interval>")
+        add_columns(table, "knocked out>", "drop>")
+    add_columns(table, "95 % interval>")
     for task, one in results.items():
         cells = [task, one.metric, str(one.items), number(one.baseline)]
         if one.knocked_out is not None and one.drop is not None:
@@ -255,7 +265,7 @@ def _capability(
 
 def _heads(heads: Sequence[HeadResult]) -> RenderableType:
     table = new_table(NOUNS[kind_of(heads[0].head)][0], "effect\n(nats)>", "95 % interval>")
-    _columns(table, "selection\nprobability>", "worst control\neffect>")
+    add_columns(table, "selection\nprobability>", "worst control\neffect>")
     for head in heads:
         cells = [number(head.effect), interval(head.ci), number(head.selection)]
         control_effect = "-" if head.control_effect is None else number(head.control_effect)
@@ -304,11 +314,11 @@ def _any_layer(layer: LayerHeads) -> str:
 def new_table(*headers: str) -> Table:
     """A table whose numbers are never cut; a header that ends in ``>`` is one of numbers."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
-    _columns(table, *headers)
+    add_columns(table, *headers)
     return table
 
 
-def _columns(table: Table, *headers: str) -> None:
+def add_columns(table: Table, *headers: str) -> None:
     """Add columns; a header that ends in ``>`` makes one of numbers, which are never broken."""
     for header in headers:
         numeric = header.endswith(">")

@@ -5,7 +5,7 @@ Everything here is ASCII, so that a terminal or log file of any encoding can sho
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from headsieve.models.heads import NOUNS, kind_of
 from headsieve.results import CapabilityResult, Claim, Interval
@@ -81,6 +81,23 @@ def verdict(name: str, result: CapabilityResult) -> str:
     heads = f"this {one}" if count == 1 else f"these {count} {many}"
     sentence = f"Without {heads} {name} {change} on {claim.items} held-out items"
     return "; ".join([sentence, *_controls(result.verification.controls)]) + "."
+
+
+def idle(heads: Sequence[str]) -> str:
+    """One sentence on selected heads that add nothing on held-out items."""
+    verb = "adds" if len(heads) == 1 else "add"
+    return (
+        f"{', '.join(heads)} {verb} nothing on held-out items to what the heads before do there; "
+        "the search chose so on its own items."
+    )
+
+
+def other_items(tasks: Sequence[str]) -> str:
+    """One sentence on tasks of which compared studies measured other items."""
+    return (
+        f"these studies measured other held-out items of {', '.join(tasks)}, so that part of what "
+        "differs is the items."
+    )
 
 
 def warnings(name: str, result: CapabilityResult) -> list[str]:
