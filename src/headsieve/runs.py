@@ -17,6 +17,7 @@ import filelock
 import tomli_w
 
 from headsieve.errors import HeadsieveError
+from headsieve.measure.ablation import Ablation, ablation_label, require_ablation
 from headsieve.measure.journal import Journal
 from headsieve.scores import Score
 from headsieve.sensing.problem import Prior
@@ -47,6 +48,7 @@ class Config:
     max_control_drop : float
     strategy : str
     prior : {"none", "gradient"}
+    ablation : {"zero", "mean", "resample"}
     seed : int
     limit : int or None
     batch_size : int or "auto"
@@ -68,6 +70,7 @@ class Config:
     max_control_drop: float
     strategy: str
     prior: Prior
+    ablation: Ablation
     seed: int
     limit: int | None
     batch_size: int | str
@@ -76,6 +79,7 @@ class Config:
 
     def __post_init__(self) -> None:
         """Refuse what no study can have."""
+        require_ablation(self.ablation)
         for holds, sentence in (
             (self.budget >= 1, f"The budget must be at least 1, not {self.budget}."),
             (self.heads >= 1, f"The number of heads must be at least 1, not {self.heads}."),
@@ -116,7 +120,8 @@ class Config:
             If it is not the configuration of a study.
         """
         try:
-            values: dict[str, Any] = {"revision": None, "limit": None, "prior": "none"}
+            values: dict[str, Any] = {"revision": None, "limit": None}
+            values |= {"prior": "none", "ablation": "zero"}
             values |= tomllib.loads(text)
             for name in ("capabilities", "controls"):
                 values[name] = tuple(values[name])
@@ -136,7 +141,8 @@ class Config:
         words += ["--controls", ",".join(self.controls) or "none"]
         words += ["--budget", str(self.budget), "--heads", str(self.heads)]
         words += ["--max-control-drop", str(self.max_control_drop)]
-        words += ["--strategy", self.strategy, "--prior", self.prior, "--seed", str(self.seed)]
+        words += ["--strategy", self.strategy, "--prior", self.prior]
+        words += ["--ablation", self.ablation, "--seed", str(self.seed)]
         if self.limit is not None:
             words += ["--limit", str(self.limit)]
         words += ["--device", self.device, "--dtype", self.dtype]
@@ -172,11 +178,13 @@ def searched_masks(folder: Path, config: Config) -> dict[str, dict[str, Score]]:
     path = folder / JOURNAL_FILE
     if not path.is_file():
         return {}
+    found = {}
     with contextlib.closing(Journal(path)) as journal:
-        return {
-            name: journal.masks(config.fingerprint, items.partition("-")[0], config.dtype)
-            for name, items in config.items.items()
-        }
+        for name, fingerprints in config.items.items():
+            items = fingerprints.partition("-")[0]
+            label = ablation_label(config.ablation, items, config.seed)
+            found[name] = journal.masks(config.fingerprint, items, config.dtype, label)
+    return found
 
 
 @contextlib.contextmanager

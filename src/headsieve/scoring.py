@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from headsieve.errors import HeadsieveError
+from headsieve.measure.ablation import Ablation, Replacement, require_ablation
 from headsieve.measure.items import tokenize
 from headsieve.measure.journal import Journal
 from headsieve.measure.measurer import Measurer
@@ -31,6 +32,7 @@ def score(
     tasks: Sequence[str | os.PathLike[str]],
     *,
     knockout: Sequence[Head | str] | None = None,
+    ablation: Ablation = "zero",
     seed: int = 0,
     limit: int | None = None,
     batch_size: int | Literal["auto"] = "auto",
@@ -45,6 +47,9 @@ def score(
         Built-in names or task files.
     knockout : sequence of Head or str, optional
         Heads to knock out.
+    ablation : {"zero", "mean", "resample"}
+        What they give instead; means and samples are taken over the items that a study with this
+        seed would search.
     seed : int
         Of the choice of few-shot examples, and of items where there is a limit.
     limit : int, optional
@@ -70,14 +75,19 @@ def score(
     columns = () if knockout is None else tuple(sorted(model.geometry.columns(knockout)))
     if knockout is not None and not columns:
         raise HeadsieveError("No heads to knock out were given.")
-    item_sets = {}
+    require_ablation(ablation)
+    item_sets, replacements = {}, {}
     for name, task in by_name(task_words(tasks, "tasks"), {}).items():
         prefix, items = task.examples(seed)
         item_sets[name] = tokenize(items[:limit], prefix, task.kind, model.tokenizer)
+        if columns and ablation != "zero":
+            search = tokenize(task.split(seed).search, prefix, task.kind, model.tokenizer)
+            replacements[name] = Replacement(ablation, search, seed)
     measurer = Measurer(
         model,
         item_sets,
         Journal(),
+        replacements=replacements,
         batch_size=batch_size,
         on_measured=lambda _name, count: progress.advance(count),
     )

@@ -15,6 +15,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from headsieve.errors import HeadsieveError, first_line
+from headsieve.measure.ablation import Ablation
 from headsieve.models.knockout import require_unmodified
 from headsieve.progress import Progress
 from headsieve.provenance import describe_model, peak_memory, versions
@@ -46,7 +47,7 @@ from headsieve.sensing.recovery import Effects
 from headsieve.sensing.strategies import Strategy, find_strategy, search
 from headsieve.tasks.selection import select_tasks
 from headsieve.verify import RANDOM_SETS, mean_interval, verify
-from headsieve.workbench import Workbench, split_tasks, task_words
+from headsieve.workbench import Workbench, replacements, split_tasks, task_words
 
 if TYPE_CHECKING:
     from headsieve.models.heads import Head
@@ -164,6 +165,7 @@ def locate(
     max_control_drop: float = 0.05,
     strategy: str = "adaptive",
     prior: Prior = "none",
+    ablation: Ablation = "zero",
     seed: int = 0,
     limit: int | None = None,
     batch_size: int | Literal["auto"] = "auto",
@@ -192,6 +194,9 @@ def locate(
     strategy : {"adaptive", "attribution", "exhaustive", "greedy", "halving", "paper", "thompson"}
     prior : {"none", "gradient"}
         Whether gradients may guide the adaptive search, at the price of three evaluations.
+    ablation : {"zero", "mean", "resample"}
+        What a knocked-out head gives, in search and verification: nothing, its mean output over
+        the task's search items, or its output at one place of one of them; see docs/ablation.md.
     seed : int
         Of the split of items, the masks and the resampling.
     limit : int, optional
@@ -238,6 +243,7 @@ def locate(
         max_control_drop=max_control_drop,
         strategy=strategy,
         prior=prior,
+        ablation=ablation,
         seed=seed,
         limit=limit,
         batch_size=batch_size,
@@ -258,6 +264,7 @@ def locate(
             others,
             item_sets,
             journal,
+            replacements=replacements(item_sets, ablation, seed),
             batch_size=batch_size,
             progress=progress,
         )

@@ -10,6 +10,7 @@ import numpy as np
 from scipy import stats
 
 from headsieve.errors import HeadsieveError
+from headsieve.measure.ablation import Ablation, Replacement
 from headsieve.measure.items import ItemSet, tokenize
 from headsieve.measure.journal import Journal
 from headsieve.measure.measurer import Measurer
@@ -78,6 +79,18 @@ def split_tasks(
     return item_sets
 
 
+def replacements(
+    item_sets: Mapping[str, ItemSet], ablation: Ablation, seed: int
+) -> dict[str, Replacement]:
+    """What knocked-out heads give in the item sets of `split_tasks`; empty where it is zero."""
+    if ablation == "zero":
+        return {}
+    return {
+        name: Replacement(ablation, item_sets[f"{name.rpartition(' ')[0]} search"], seed)
+        for name in item_sets
+    }
+
+
 class Workbench:
     """Measures named tasks on their search or held-out items.
 
@@ -88,6 +101,8 @@ class Workbench:
     item_sets : mapping of str to ItemSet
         What `split_tasks` makes of them.
     journal : Journal
+    replacements : mapping of str to Replacement, optional
+        What knocked-out heads give in an item set; zero where there is none.
     batch_size : int or "auto"
         Masks in one forward pass.
     progress : Progress
@@ -101,6 +116,7 @@ class Workbench:
         item_sets: Mapping[str, ItemSet],
         journal: Journal,
         *,
+        replacements: Mapping[str, Replacement] | None = None,
         batch_size: int | Literal["auto"],
         progress: Progress,
     ) -> None:
@@ -114,6 +130,7 @@ class Workbench:
             model,
             item_sets,
             journal,
+            replacements=replacements,
             batch_size=batch_size,
             on_measured=lambda _name, count: progress.advance(count),
         )

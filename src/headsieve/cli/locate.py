@@ -93,6 +93,7 @@ def _locate(options: argparse.Namespace) -> None:
             max_control_drop=options.max_control_drop,
             strategy=options.strategy,
             prior=options.prior,
+            ablation=options.ablation,
             seed=options.seed,
             limit=options.limit,
             batch_size=options.batch_size,

@@ -1,9 +1,9 @@
-"""The only place that touches a forward pass: zeroing heads with forward pre-hooks."""
+"""The only place that changes a forward pass: knocking out heads with forward pre-hooks."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from headsieve.models.heads import Geometry, LayerHeads
 
 
+# Outputs of all heads of each layer, by its number, each of shape (heads * head_dim,).
+LayerOutputs = Mapping[int, "Tensor"]
+
+
 class KnockoutError(HeadsieveError):
     """A knockout did not reach the model, so what was computed under it means nothing."""
 
@@ -31,14 +35,15 @@ def knockout(
     geometry: Geometry,
     masks: NDArray[np.bool_],
     *,
+    replacement: LayerOutputs | None = None,
     allow_mute: bool = False,
     entries: Sequence[int] | None = None,
 ) -> Iterator[None]:
-    """Zero heads while the context lasts.
+    """Zero heads, or put given outputs in the place of theirs, while the context lasts.
 
-    Each masked head's slice of the attention output projection's input is set to zero at every
-    position. Layers in which no row masks a head are left alone, so the unmodified model runs
-    exactly as it would without headsieve.
+    Each masked head's slice of the attention output projection's input is set to zero, or to the
+    replacement's, at every position. Layers in which no row masks a head are left alone, so the
+    unmodified model runs exactly as it would without headsieve.
 
     Parameters
     ----------
@@ -47,8 +52,10 @@ def knockout(
     geometry : Geometry
     masks : ndarray of bool, shape (rows, heads)
         One row for every row of the batches that run inside; a single row serves all.
+    replacement : mapping of int to Tensor, optional
+        What masked heads give instead, the same at every position; zero without it.
     allow_mute : bool
-        Whether the masked heads may give nothing but zeros already, so that nothing changes.
+        Whether the masked heads may give just that already, so that nothing changes.
     entries : sequence of int, optional
         The layer at which each row enters the batch, ascending; by default all are there from the
         first layer on.
@@ -57,7 +64,7 @@ def knockout(
     ------
     KnockoutError
         If a forward pass of the model did not come through a masked layer, if there was nothing
-        left to zero there (unless `allow_mute`), if a batch has another number of rows than
+        left to change there (unless `allow_mute`), if a batch has another number of rows than
         `masks`, or if no forward pass ran at all.
     """
     masks = np.atleast_2d(np.asarray(masks, dtype=bool))
@@ -65,7 +72,7 @@ def knockout(
         layer.layer: len(masks) if entries is None else bisect_right(entries, layer.layer)
         for layer in geometry.layers
     }
-    hooks = _layer_hooks(hf, geometry, masks, present, allow_mute=allow_mute)
+    hooks = _layer_hooks(hf, geometry, masks, present, replacement, allow_mute=allow_mute)
     handles: list[Any] = []
 
     def check(_module: nn.Module, _args: object, output: object) -> None:
@@ -94,7 +101,7 @@ class HeadScaling:
     ----------
     layer : LayerHeads
     factor : Tensor of float32, shape (heads * head_dim,) or (rows, 1, heads * head_dim)
-    shift : Tensor of float32, shape (heads * head_dim,), or None
+    shift : Tensor of float32, of either shape, or None
     """
 
     layer: LayerHeads
@@ -135,7 +142,9 @@ def scaled_heads(hf: nn.Module, scalings: Iterable[HeadScaling]) -> Iterator[Non
             handle.remove()
 
 
-def gates(hf: nn.Module, geometry: Geometry, values: Tensor) -> AbstractContextManager[None]:
+def gates(
+    hf: nn.Module, geometry: Geometry, values: Tensor, replacement: LayerOutputs | None = None
+) -> AbstractContextManager[None]:
     """Multiply every head's output by its gate while the context lasts; gradients flow through.
 
     Parameters
@@ -146,60 +155,18 @@ def gates(hf: nn.Module, geometry: Geometry, values: Tensor) -> AbstractContextM
     values : Tensor, shape (rows, heads)
         One leaves a head alone, zero is a knockout. One row for every row of the batches that run
         inside.
+    replacement : mapping of int to Tensor, optional
+        What comes in as the gates close, as for `knockout`.
     """
     parts = torch.split(values, [layer.heads for layer in geometry.layers], dim=1)
-    return scaled_heads(
-        hf,
-        [
-            HeadScaling(layer, part.repeat_interleave(layer.head_dim, dim=1).unsqueeze(1), None)
-            for layer, part in zip(geometry.layers, parts, strict=True)
-        ],
-    )
-
-
-def mean_outputs(
-    hf: nn.Module, geometry: Geometry, sequences: Iterable[Tensor]
-) -> dict[int, Tensor]:
-    """Mean output of all heads of each layer over every token of some sequences.
-
-    Parameters
-    ----------
-    hf : torch.nn.Module
-        A transformers model.
-    geometry : Geometry
-    sequences : iterable of Tensor of int, shape (1, tokens)
-
-    Returns
-    -------
-    dict of int to Tensor of float32, shape (heads * head_dim,), on the CPU
-        By the number of the layer.
-    """
-    sums = {
-        layer.layer: torch.zeros(layer.heads * layer.head_dim, dtype=torch.float64)
-        for layer in geometry.layers
-    }
-    count = 0
-
-    def hook(layer: LayerHeads) -> Any:
-        def read(_module: nn.Module, args: tuple[Any, ...]) -> None:
-            sums[layer.layer] += args[0].flatten(0, -2).sum(0, dtype=torch.float32).cpu()
-
-        return read
-
-    handles: list[Any] = []
-    try:
-        for layer in geometry.layers:
-            projection = hf.get_submodule(layer.projection)
-            handles.append(projection.register_forward_pre_hook(hook(layer)))
-        device = next(hf.parameters()).device
-        with torch.inference_mode():
-            for tokens in sequences:
-                hf(input_ids=tokens.to(device))
-                count += tokens.shape[1]
-    finally:
-        for handle in handles:
-            handle.remove()
-    return {layer: (total / count).float() for layer, total in sums.items()}
+    scalings = []
+    for layer, part in zip(geometry.layers, parts, strict=True):
+        factor = part.repeat_interleave(layer.head_dim, dim=1).unsqueeze(1)
+        shift = None
+        if replacement is not None:
+            shift = (1 - factor) * replacement[layer.layer].to(factor)
+        scalings.append(HeadScaling(layer, factor, shift))
+    return scaled_heads(hf, scalings)
 
 
 def require_unmodified(hf: nn.Module, geometry: Geometry) -> None:
@@ -224,6 +191,7 @@ def _layer_hooks(
     geometry: Geometry,
     masks: NDArray[np.bool_],
     present: dict[int, int],
+    replacement: LayerOutputs | None,
     *,
     allow_mute: bool,
 ) -> list[_LayerHook]:
@@ -239,16 +207,20 @@ def _layer_hooks(
         if rows.any():
             device = next(hf.get_submodule(layer.projection).parameters()).device
             rows_there = torch.from_numpy(rows.copy()).to(device)
-            hooks.append(_LayerHook(layer, rows_there, allow_mute=allow_mute))
+            outputs = None if replacement is None else replacement[layer.layer].to(device)
+            hooks.append(_LayerHook(layer, rows_there, outputs, allow_mute=allow_mute))
     return hooks
 
 
 class _LayerHook:
-    """Zeroes one layer's masked heads and remembers that it did."""
+    """Zeroes or replaces one layer's masked heads and remembers that it did."""
 
-    def __init__(self, layer: LayerHeads, masks: Tensor, *, allow_mute: bool) -> None:
+    def __init__(
+        self, layer: LayerHeads, masks: Tensor, outputs: Tensor | None, *, allow_mute: bool
+    ) -> None:
         self.layer = layer
         self.masks = masks
+        self.outputs = outputs
         self.allow_mute = allow_mute
         # (rows, 1, width) against activations of (batch, positions, width).
         self.columns = masks.repeat_interleave(layer.head_dim, dim=1).unsqueeze(1)
@@ -272,10 +244,15 @@ class _LayerHook:
                 f"The batch has {heads.shape[0]} rows but there are {columns.shape[0]} masks."
             )
         self.fired = True
+        if self.outputs is None:
+            changed = heads.masked_fill(columns, 0)
+        else:
+            changed = torch.where(columns, self.outputs.to(heads), heads)
         if not self.allow_mute:
-            # Stays on the device: whether anything was there to zero is asked once a forward pass.
-            self.something = (heads * columns).abs().amax(dim=tuple(range(1, heads.dim())))
-        return (heads.masked_fill(columns, 0), *args[1:])
+            # Stays on the device: whether anything was there to change is asked once a forward
+            # pass.
+            self.something = (heads - changed).abs().amax(dim=tuple(range(1, heads.dim())))
+        return (changed, *args[1:])
 
     def check(self) -> None:
         """Raise unless the forward pass that just ended came through here and lost something."""
@@ -295,8 +272,8 @@ class _LayerHook:
                 str(Head(self.layer.layer, index)) for index in mute.nonzero().flatten().tolist()
             )
             raise KnockoutError(
-                f"{names}: nothing but zeros comes from there already, so knocking that out "
-                "changes nothing."
+                f"{names}: nothing but {'zeros' if self.outputs is None else 'the replacement'} "
+                "comes from there already, so knocking that out changes nothing."
             )
 
     def check_ever_fired(self) -> None:
