@@ -14,6 +14,8 @@ extensions = [
 ]
 html_theme = "furo"
 html_title = f"headsieve {release}"
+html_show_copyright = False
+html_show_sourcelink = False
 # Pages link to sections of each other as they do on GitHub.
 myst_heading_anchors = 3
 
