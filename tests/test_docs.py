@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -33,6 +34,13 @@ LANGUAGES = {
 }
 # Installed by the extra `bench` only; benchmarks/hand_over.py runs these blocks.
 OPTIONAL = ("transformer_lens", "nnsight")
+# What the page on running model-written code leaves to its reader.
+GIVEN = {
+    "prompt": "def add(a, b):\n",
+    "completion": "    return a + b\n",
+    "test": "def check(candidate):\n    assert candidate(1, 2) == 3\n",
+    "entry_point": "add",
+}
 
 
 def blocks(language: str, *pages: Path) -> list[Any]:
@@ -99,6 +107,8 @@ def test_python_runs(
     )
     if library:
         pytest.importorskip(library)
+    if "check_programs" in code and shutil.which("bwrap") is None:
+        pytest.skip("no bubblewrap to run programs in: apt-get install bubblewrap")
     small = {"budget": 20, "limit": 5, "force": True, "max_control_drop": 1.0}
 
     def locate(model: Model, capabilities: list[str], **options: Any) -> headsieve.Study:
@@ -109,7 +119,7 @@ def test_python_runs(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(headsieve, "load_model", lambda _name: llama, raising=False)
     monkeypatch.setattr(headsieve, "locate", locate, raising=False)
-    exec(code.replace("L9H3", "L2H3"), {})
+    exec(code.replace("L9H3", "L2H3"), dict(GIVEN))
 
 
 @pytest.mark.parametrize("text", blocks("json"))
