@@ -67,7 +67,7 @@ def test_every_block_is_of_a_language_that_is_checked_here(page: Path) -> None:
     assert set(fences[1::2]) <= {""}
 
 
-@pytest.mark.parametrize("line", commands())
+@pytest.mark.parametrize("line", list(commands()))
 def test_a_command_can_be_given(line: str) -> None:
     assert line.startswith("$ ")
     program, *words = shlex.split(line[2:], comments=True)
