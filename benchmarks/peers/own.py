@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from headsieve.measure.ablation import Replacement
 from headsieve.measure.engine import Engine
 from headsieve.measure.items import ItemSet
 from headsieve.measure.journal import Journal
@@ -35,8 +36,14 @@ class Headsieve(Peer):
 class _NoReentry(InProcess):
     """Measuring that computes every layer for every mask."""
 
-    def begin(self, model: Model, item_sets: Mapping[str, ItemSet], batch_size: BatchSize) -> None:
-        super().begin(model, item_sets, batch_size)
+    def begin(
+        self,
+        model: Model,
+        item_sets: Mapping[str, ItemSet],
+        replacements: Mapping[str, Replacement],
+        batch_size: BatchSize,
+    ) -> None:
+        super().begin(model, item_sets, replacements, batch_size)
         self._reentering = Engine(model, reentry=False)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from scipy.optimize import nnls
 
+from headsieve.measure.ablation import Replacement
 from headsieve.measure.costs import ModelCosts, Work, kept_bytes
 from headsieve.measure.engine import attention_cost, check_masks, lowest_layer
 from headsieve.measure.items import ItemSet
@@ -144,7 +145,13 @@ class _Rehearsal:
         """Kind of device that the calibration runs on."""
         return self._device
 
-    def begin(self, model: Model, item_sets: Mapping[str, ItemSet], batch_size: BatchSize) -> None:
+    def begin(
+        self,
+        model: Model,
+        item_sets: Mapping[str, ItemSet],
+        replacements: Mapping[str, Replacement],
+        batch_size: BatchSize,
+    ) -> None:
         """Pack everything, and time a few batches of the first item set and of the largest."""
         self._model = model
         self._item_sets = dict(item_sets)
@@ -158,7 +165,7 @@ class _Rehearsal:
         self._nats = {name: rng.pareto(1.5, len(model.geometry)) * 0.1 for name in item_sets}
         self._margins = {name: rng.normal(2, 1.5, len(one)) for name, one in item_sets.items()}
         started = time.perf_counter()
-        self._calibrate(batch_size)
+        self._calibrate(replacements, batch_size)
         self.calibration = time.perf_counter() - started
 
     def way(self, name: str) -> Way:
@@ -198,11 +205,11 @@ class _Rehearsal:
         rows = [row for name in self._entered for row in self._rows[name]]
         return max(0, kept_bytes(self._model, rows) - self._kept_already)
 
-    def _calibrate(self, batch_size: BatchSize) -> None:
+    def _calibrate(self, replacements: Mapping[str, Replacement], batch_size: BatchSize) -> None:
         """Time real batches, and fit seconds to passes and operations."""
         model = self._model
         real = InProcess()
-        real.begin(model, self._item_sets, batch_size)
+        real.begin(model, self._item_sets, replacements, batch_size)
         self._batch_size = batch_size
         names = list(self._item_sets)
         largest = max(names, key=lambda name: self._load(self._rows[name]))

@@ -10,6 +10,7 @@ import numpy as np
 
 from headsieve.errors import HeadsieveError
 from headsieve.intervals import value_interval
+from headsieve.measure.ablation import Ablation, Replacement, require_ablation
 from headsieve.measure.items import tokenize
 from headsieve.measure.journal import Journal
 from headsieve.measure.measurer import Measurer
@@ -32,6 +33,7 @@ def score(
     tasks: Sequence[str | os.PathLike[str]],
     *,
     knockout: Sequence[AnyUnit | str] | None = None,
+    ablation: Ablation = "zero",
     seed: int = 0,
     limit: int | None = None,
     batch_size: int | Literal["auto"] = "auto",
@@ -46,6 +48,9 @@ def score(
         Built-in names or task files.
     knockout : sequence of Head, Unit or str, optional
         Heads, or other units of one kind, to knock out.
+    ablation : {"zero", "mean", "resample"}
+        What they give instead; means and samples are taken over the items that a study with this
+        seed would search.
     seed : int
         Of the choice of few-shot examples, and of items where there is a limit.
     limit : int, optional
@@ -74,14 +79,19 @@ def score(
         columns = tuple(sorted(model.geometry.columns(knockout)))
     if knockout is not None and not columns:
         raise HeadsieveError("No heads to knock out were given.")
-    item_sets = {}
+    require_ablation(ablation, model.geometry.units)
+    item_sets, replacements = {}, {}
     for name, task in by_name(task_words(tasks, "tasks"), {}).items():
         prefix, items = task.examples(seed)
         item_sets[name] = tokenize(items[:limit], prefix, task.kind, model.tokenizer)
+        if columns and ablation != "zero":
+            search = tokenize(task.split(seed).search, prefix, task.kind, model.tokenizer)
+            replacements[name] = Replacement(ablation, search, seed)
     measurer = Measurer(
         model,
         item_sets,
         Journal(),
+        replacements=replacements,
         batch_size=batch_size,
         on_measured=lambda _name, count: progress.advance(count),
     )

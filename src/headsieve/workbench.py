@@ -10,6 +10,7 @@ import numpy as np
 
 from headsieve.errors import HeadsieveError
 from headsieve.intervals import proportion_interval
+from headsieve.measure.ablation import Ablation, Replacement
 from headsieve.measure.items import ItemSet, tokenize
 from headsieve.measure.journal import Journal
 from headsieve.measure.measurer import Measurer
@@ -82,6 +83,18 @@ def split_tasks(
     return item_sets
 
 
+def replacements(
+    item_sets: Mapping[str, ItemSet], ablation: Ablation, seed: int
+) -> dict[str, Replacement]:
+    """What knocked-out heads give in the item sets of `split_tasks`; empty where it is zero."""
+    if ablation == "zero":
+        return {}
+    return {
+        name: Replacement(ablation, item_sets[f"{name.rpartition(' ')[0]} search"], seed)
+        for name in item_sets
+    }
+
+
 class Workbench:
     """Measures named tasks on their search or held-out items.
 
@@ -92,6 +105,8 @@ class Workbench:
     item_sets : mapping of str to ItemSet
         What `split_tasks` makes of them.
     journal : Journal
+    replacements : mapping of str to Replacement, optional
+        What knocked-out heads give in an item set; zero where there is none.
     batch_size : int or "auto"
         Masks in one forward pass.
     progress : Progress
@@ -107,6 +122,7 @@ class Workbench:
         item_sets: Mapping[str, ItemSet],
         journal: Journal,
         *,
+        replacements: Mapping[str, Replacement] | None = None,
         batch_size: BatchSize,
         progress: Progress,
         workers: Workers | None = None,
@@ -121,6 +137,7 @@ class Workbench:
             model,
             item_sets,
             journal,
+            replacements=replacements,
             batch_size=batch_size,
             on_measured=lambda _name, count: progress.advance(count),
             workers=workers,

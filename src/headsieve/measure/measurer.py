@@ -13,13 +13,14 @@ import torch
 from numpy.typing import NDArray
 
 from headsieve.errors import HeadsieveError
+from headsieve.measure.ablation import Replacement
 from headsieve.measure.engine import Engine, agree, attention_cost, check_masks, lowest_layer
 from headsieve.measure.items import ItemSet
 from headsieve.measure.journal import Entry, Journal, Key
 from headsieve.measure.memory import halving
 from headsieve.measure.packing import Row, TokenSequence, pack, single
 from headsieve.measure.workers import Batch, BatchSize, Gradient, Measured, Way, Workers
-from headsieve.models.knockout import KnockoutError
+from headsieve.models.knockout import KnockoutError, LayerOutputs
 from headsieve.scores import GRADIENT_COST, Score
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ class Measurer:
     item_sets : mapping of str to ItemSet
         What can be measured, by name.
     journal : Journal
+    replacements : mapping of str to Replacement, optional
+        What knocked-out heads give in an item set; zero where there is none.
     batch_size : int or "auto"
         Masks in one forward pass; ``auto`` fits them to the length of the rows.
     on_measured : callable, optional
@@ -72,6 +75,7 @@ class Measurer:
         item_sets: Mapping[str, ItemSet],
         journal: Journal,
         *,
+        replacements: Mapping[str, Replacement] | None = None,
         batch_size: BatchSize = "auto",
         on_measured: Callable[[str, int], None] | None = None,
         workers: Workers | None = None,
@@ -81,10 +85,11 @@ class Measurer:
         self.model = model
         self.item_sets = dict(item_sets)
         self.journal = journal
+        self._replacements = dict(replacements or {})
         self._on_measured = on_measured
         _check_lengths(model, self.item_sets)
         self._workers = workers or InProcess()
-        self._workers.begin(model, self.item_sets, batch_size)
+        self._workers.begin(model, self.item_sets, self._replacements, batch_size)
         self._ways: dict[str, Way] = {}
 
     @property
@@ -188,7 +193,7 @@ class Measurer:
             If memory does not suffice.
         """
         geometry = self.model.geometry
-        key = self._key(np.zeros(len(geometry), dtype=bool), name)
+        key = self._key(np.zeros(len(geometry), dtype=bool), name, gradient=True)
         if geometry.units != "heads":
             # Gates on other units have another gradient.
             key = replace(key, mask=geometry.units)
@@ -206,13 +211,16 @@ class Measurer:
             self._ways[name] = self._workers.way(name)
         return self._ways[name]
 
-    def _key(self, mask: NDArray[np.bool_], name: str) -> Key:
+    def _key(self, mask: NDArray[np.bool_], name: str, *, gradient: bool = False) -> Key:
         heads = self.model.geometry.heads
+        # Of the unmodified model nothing is replaced, but a gradient says what would be.
+        replacement = self._replacements.get(name) if gradient or mask.any() else None
         return Key(
             self.model.fingerprint,
             self.item_sets[name].fingerprint,
             self.model.dtype,
             ",".join(str(heads[column]) for column in np.flatnonzero(mask)),
+            *([] if replacement is None else [replacement.label]),
         )
 
 
@@ -224,10 +232,18 @@ class InProcess:
         """Kind of device that the model is on."""
         return self.model.device.type
 
-    def begin(self, model: Model, item_sets: Mapping[str, ItemSet], batch_size: BatchSize) -> None:
+    def begin(
+        self,
+        model: Model,
+        item_sets: Mapping[str, ItemSet],
+        replacements: Mapping[str, Replacement],
+        batch_size: BatchSize,
+    ) -> None:
         """Say what will be measured of which model."""
         self.model = model
         self.item_sets = dict(item_sets)
+        self._replacements = dict(replacements)
+        self._outputs: dict[str, LayerOutputs] = {}
         self._batch_size = batch_size
         self._plans: dict[str, _Plan] = {}
         self._plain = Engine(model, reentry=False)
@@ -252,7 +268,7 @@ class InProcess:
         """Measure one batch."""
         started = time.perf_counter()
         plan = self._plan(batch.name)
-        scores = self._score(plan, batch.masks, self.item_sets[batch.name])
+        scores = self._score(plan, batch.masks, batch.name)
         seconds = (time.perf_counter() - started) / len(batch.masks)
         return Measured(scores, plan.tokens, seconds)
 
@@ -261,10 +277,11 @@ class InProcess:
         started = time.perf_counter()
         plan, items = self._plan(name), self.item_sets[name]
         nothing = np.zeros((1, len(self.model.geometry)), dtype=bool)
-        log_prob, _, _ = self._sequence_scores(plan, nothing, items)
+        log_prob, _, _ = self._sequence_scores(plan, nothing, name)
         slopes = items.slopes(log_prob[0])
+        compute = partial(plan.engine.gradient, replacement=self._replacement(name))
         try:
-            parts = [plan.engine.gradient(row, slopes[row.sequences]) for row in plan.rows]
+            parts = [compute(row, slopes[row.sequences]) for row in plan.rows]
         except (torch.OutOfMemoryError, MemoryError) as error:
             raise HeadsieveError(
                 f"There is not enough memory for gradients of {name}; do without them "
@@ -273,27 +290,42 @@ class InProcess:
         tokens = GRADIENT_COST * plan.tokens
         return Gradient(np.sum(parts, axis=0), tokens, time.perf_counter() - started)
 
-    def _score(self, plan: _Plan, masks: Masks, items: ItemSet) -> list[Score]:
-        log_prob, greedy, margin = self._sequence_scores(plan, masks, items)
+    def _score(self, plan: _Plan, masks: Masks, name: str) -> list[Score]:
+        log_prob, greedy, margin = self._sequence_scores(plan, masks, name)
         if not np.isfinite(log_prob).all():
             raise HeadsieveError(
                 f"The model's log-probabilities are not finite numbers; {self._not_finite()}."
             )
+        items = self.item_sets[name]
         return [items.score(*scores) for scores in zip(log_prob, greedy, margin, strict=True)]
 
     def _sequence_scores(
-        self, plan: _Plan, masks: Masks, items: ItemSet
+        self, plan: _Plan, masks: Masks, name: str
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.float64]]:
         """Log-probability, greediness and margin, each of shape (masks, sequences)."""
-        log_prob = np.zeros((len(masks), len(items.sequences)))
-        greedy = np.ones((len(masks), len(items.sequences)), dtype=bool)
-        margin = np.full((len(masks), len(items.sequences)), np.inf)
+        shape = (len(masks), len(self.item_sets[name].sequences))
+        log_prob, greedy, margin = (
+            np.zeros(shape),
+            np.ones(shape, dtype=bool),
+            np.full(shape, np.inf),
+        )
+        replacement = self._replacement(name)
         for row in plan.rows:
-            for part, scores in halving(partial(plan.engine.score, row), masks):
+            score = partial(plan.engine.score, row, replacement=replacement)
+            for part, scores in halving(score, masks):
                 np.add.at(log_prob[part].T, row.sequences, scores.log_prob.T)
                 np.logical_and.at(greedy[part].T, row.sequences, scores.greedy.T)
                 np.minimum.at(margin[part].T, row.sequences, scores.margin.T)
         return log_prob, greedy, margin
+
+    def _replacement(self, name: str) -> LayerOutputs | None:
+        """What knocked-out heads give in an item set; its search and held-out items share it."""
+        replacement = self._replacements.get(name)
+        if replacement is None:
+            return None
+        if replacement.label not in self._outputs:
+            self._outputs[replacement.label] = replacement.outputs(self.model)
+        return self._outputs[replacement.label]
 
     def _not_finite(self) -> str:
         dtype = self.model.dtype

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from headsieve.errors import HeadsieveError, first_line
+from headsieve.measure.ablation import Replacement
 from headsieve.measure.dispatch import Dispatch
 from headsieve.measure.items import ItemSet
 from headsieve.measure.replica import Facts, Replica
@@ -95,9 +96,13 @@ class RayWorkers:
             )
         self._source = source
         self._note = note
-        self._units: Units = "heads"
-        self._item_sets: dict[str, ItemSet] = {}
-        self._batch_size: BatchSize = "auto"
+        # What a replica is told that starts later.
+        self._begun: tuple[Units, dict[str, ItemSet], dict[str, Replacement], BatchSize] = (
+            "heads",
+            {},
+            {},
+            "auto",
+        )
         self._ways: dict[str, Way] = {}
         self._pace: list[float] = []
         self._calls = 0
@@ -151,7 +156,13 @@ class RayWorkers:
         assert self._facts is not None
         return self._facts.device.partition(":")[0]
 
-    def begin(self, model: Model, item_sets: Mapping[str, ItemSet], batch_size: BatchSize) -> None:
+    def begin(
+        self,
+        model: Model,
+        item_sets: Mapping[str, ItemSet],
+        replacements: Mapping[str, Replacement],
+        batch_size: BatchSize,
+    ) -> None:
         """Send the item sets to all workers.
 
         Raises
@@ -169,10 +180,10 @@ class RayWorkers:
                     f"The workers hold another model than this process: its {what} is {theirs} "
                     f"there and {ours} here."
                 )
-        self._units = model.geometry.units
-        self._item_sets, self._batch_size, self._ways = dict(item_sets), batch_size, {}
+        self._ways = {}
+        self._begun = (model.geometry.units, dict(item_sets), dict(replacements), batch_size)
         for worker in self._workers:
-            worker.actor.begin.remote(self._units, self._item_sets, self._batch_size)
+            worker.actor.begin.remote(*self._begun)
 
     def way(self, name: str) -> Way:
         """How an item set is measured, as a worker finds out."""
@@ -256,7 +267,7 @@ class RayWorkers:
         actor = ray.remote(Replica).options(max_restarts=0, **self._options).remote()
         ref = actor.load.remote(self._source, self._threads)
         # Calls are answered in order: this one is, before anything is measured.
-        actor.begin.remote(self._units, self._item_sets, self._batch_size)
+        actor.begin.remote(*self._begun)
         self._workers.append(_Worker(f"worker {self._started}", actor, ref))
 
     def _loaded(self, worker: _Worker, facts: Facts) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headsieve.errors import first_line
+from headsieve.measure.ablation import Replacement
 from headsieve.measure.items import ItemSet
 from headsieve.measure.workers import Batch, BatchSize, Gradient, Measured, Way
 
@@ -58,13 +59,20 @@ class Replica:
             threads=threads,
         )
 
-    def begin(self, units: Units, item_sets: Mapping[str, ItemSet], batch_size: BatchSize) -> None:
+    def begin(
+        self,
+        units: Units,
+        item_sets: Mapping[str, ItemSet],
+        replacements: Mapping[str, Replacement],
+        batch_size: BatchSize,
+    ) -> None:
         """Say what will be measured."""
         from headsieve.measure.measurer import InProcess
 
         if self._model is not None:
             self._measuring = InProcess()
-            self._measuring.begin(self._model.with_units(units), item_sets, batch_size)
+            model = self._model.with_units(units)
+            self._measuring.begin(model, item_sets, replacements, batch_size)
 
     def way(self, name: str) -> Way:
         """How an item set is measured."""
