@@ -14,7 +14,7 @@ demo: $(INSTALLED) ## Find the heads behind antonyms in SmolLM2-135M, on a CPU
 	.venv/bin/headsieve locate antonym --budget 50 --seed 0 --out runs/demo
 
 test: $(INSTALLED) ## Run the tests
-	.venv/bin/pytest
+	.venv/bin/pytest -n auto --dist loadfile
 
 lint: $(INSTALLED) ## Check style and types
 	.venv/bin/ruff check
