@@ -180,9 +180,9 @@ def estimate(ledger: Ledger, rng: np.random.Generator) -> Effects:
 def _intervals(data: _TaskData, effect: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Ends of every head's interval.
 
-    A head that was knocked out alone: its effect, give or take what other items would say and
-    what effects of heads do not explain of the masks' scores. Any other: what the random-effects
-    model says of it. A head of which nothing is known costs no more than the worst mask.
+    A head that was knocked out alone: its effect, give or take what other items would say. Any
+    other: what the random-effects model says of it. A head of which nothing is known costs no more
+    than the worst mask.
     """
     base = data.base.mean()
     changes = data.items.mean(axis=1) - base
@@ -192,9 +192,7 @@ def _intervals(data: _TaskData, effect: FloatArray) -> tuple[FloatArray, FloatAr
     differences = data.single_items - data.base
     centre, deviation = others.mean.copy(), others.deviation.copy()
     centre[data.singles] = effect[data.singles]
-    deviation[data.singles] = np.sqrt(
-        differences.var(axis=1) / len(data.base) + others.unexplained**2
-    )
+    deviation[data.singles] = differences.std(axis=1) / np.sqrt(len(data.base))
     quantile = stats.norm.ppf((1 + _CONFIDENCE) / 2)
     most = max(np.abs(changes).max(initial=0), np.abs(effect).max())
     reach = np.where(np.isfinite(deviation), quantile * deviation, most)
