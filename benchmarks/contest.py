@@ -27,6 +27,7 @@ from works import WORKS, Masks
 MASKS_A_ROUND = 3
 # Nats by which an item's score may differ from headsieve's in float32.
 TOLERANCE = 1e-4
+NATS, TOKENS = "nats", "of the tokens"
 
 
 @dataclass
@@ -38,7 +39,8 @@ class Contender:
     seconds : list of float
         A mask, one entry a round.
     difference : float
-        Largest difference of an item's score from headsieve's, in nats.
+        Largest difference of an item's score from headsieve's, in nats; of generated texts the
+        share of tokens that differ.
     peak_memory : int
         Bytes that its process held at most, or on a GPU its tensors.
     versions : dict of str to str
@@ -64,12 +66,15 @@ class Contest:
         Operations a second of a matrix product, one entry a round.
     needed : float
         Operations that a mask needs.
+    unit : str
+        Of differences: `NATS` or `TOKENS`.
     """
 
     contenders: dict[str, Contender]
     left_out: dict[str, str]
     peaks: list[float]
     needed: float
+    unit: str = NATS
 
     def ratios(self, peer: str) -> NDArray[np.float64]:
         """How many times headsieve's seconds a peer took, one entry a round."""
@@ -174,6 +179,7 @@ def contest(
                 leave_out(name, error)
         count = ready[HEADSIEVE].masks
         result.needed = ready[HEADSIEVE].needed
+        result.unit = ready[HEADSIEVE].unit
         # Round 0 is not timed: it tells whether the numbers agree, and warms everything up.
         reference = np.empty(0)
         for number in range(rounds + 1):
@@ -193,7 +199,7 @@ def contest(
                 if name == HEADSIEVE and not number:
                     reference = scores
                 contender = result.contenders[name]
-                difference = float(np.abs(scores - reference[masks]).max())
+                difference = _difference(scores, reference[masks], result.unit)
                 contender.difference = max(contender.difference, difference)
                 contender.peak_memory = memory
                 if number:
@@ -223,6 +229,12 @@ def difference_to_cpu(work: str, model: str, device: str) -> float:
             worker.close()
 
 
+def _difference(one: NDArray[np.float64], other: NDArray[np.float64], unit: str) -> float:
+    """Largest difference of two scores, or share of tokens that differ."""
+    apart = np.abs(one - other)
+    return float(apart.max() if unit == NATS else (apart > 0).mean())
+
+
 @dataclass(frozen=True)
 class _Ready:
     """What a worker says of itself when it is set up."""
@@ -230,6 +242,7 @@ class _Ready:
     masks: int
     mask_by_mask: bool
     needed: float
+    unit: str
     versions: dict[str, str]
 
 
@@ -253,7 +266,9 @@ def _serve(
         needed = needed_flops(model, work)
         peer = kind(model, work)
         versions = {package: metadata.version(package) for package in kind.packages}
-        connection.send(_Ready(len(work.masks), isinstance(peer, MaskByMask), needed, versions))
+        unit = TOKENS if work.new_tokens else NATS
+        one_by_one = isinstance(peer, MaskByMask)
+        connection.send(_Ready(len(work.masks), one_by_one, needed, unit, versions))
         while True:
             masks: Masks = work.masks[connection.recv()]
             started = time.perf_counter()

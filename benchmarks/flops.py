@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from headsieve.measure.engine import lowest_layer
+from headsieve.measure.packing import TokenSequence
 from headsieve.models.architecture import decoder_layers
 from headsieve.models.loading import DTYPES
 
@@ -26,9 +28,16 @@ def needed_flops(model: Model, work: Work) -> float:
     Counted are matrix products only, two operations a multiplication: for every distinct prefix of
     the work's sequences the weights of the layers from the mask's lowest head upward and its
     attention to the tokens before it; and the language-model head where a scored token is
-    predicted. Layers below a mask's lowest head count nothing: the unmodified model's serve.
+    predicted. Layers below a mask's lowest head count nothing: the unmodified model's serve. In
+    generation they count, since the texts differ from mask to mask.
     """
-    sequences = work.item_set.sequences
+    sequences: Sequence[TokenSequence] = work.item_set.sequences
+    if work.new_tokens:
+        # As if the tokens to come were known, and no two texts shared any.
+        sequences = [
+            TokenSequence((*prompt, *[-1 - number] * work.new_tokens), len(prompt))
+            for number, prompt in enumerate(work.prompts)
+        ]
     nodes = {one.tokens[:end] for one in sequences for end in range(1, len(one.tokens))}
     read = {one.tokens[:end] for one in sequences for end in range(one.start, len(one.tokens))}
     pairs = sum(len(node) for node in nodes)
@@ -39,7 +48,9 @@ def needed_flops(model: Model, work: Work) -> float:
     for attention in model.geometry.layers:
         layers[attention.layer] += 4 * attention.heads * attention.head_dim * pairs
     head = 2 * model.hf.get_output_embeddings().weight.numel() * len(read)
-    first = [lowest_layer(model.geometry, mask[None]) for mask in work.masks]
+    first = [
+        0 if work.new_tokens else lowest_layer(model.geometry, mask[None]) for mask in work.masks
+    ]
     return float(np.mean([layers[layer:].sum() + head for layer in first]))
 
 

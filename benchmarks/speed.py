@@ -16,7 +16,7 @@ make up: those of each distinct prefix of the items, in the layers from a mask's
 upward, and of the language-model head where an answer is predicted.
 
 bfloat16 is measured where the machine multiplies matrices faster in it than in float32, or where
-`--dtypes` asks for it. Generation is not measured yet. The peers' libraries are the dependency
+`--dtypes` asks for it. The peers' libraries are the dependency
 group `bench`; a peer whose library is missing is left out, and the output says so. Keep the machine
 idle meanwhile; with every peer and work this takes an hour or more on two cores.
 """
@@ -191,7 +191,8 @@ def _table(work: str, dtype: str, result: Contest, summary: dict[str, Any]) -> s
             continue
         low, high = peer["spread"][dtype]
         seconds = _median(result.contenders[name].seconds)
-        same = "yes" if peer["agrees"] else f"no ({peer['largest_difference'][dtype]:.2g} nats)"
+        apart = f"no ({peer['largest_difference'][dtype]:.2g} {result.unit})"
+        same = "yes" if peer["agrees"] else apart
         lines.append(
             f"| {name} | {seconds:.3f} | {peer['ratio'][dtype]:.1f} | {low:.1f} to {high:.1f} "
             f"| {same} |"

@@ -1,13 +1,12 @@
 """Works: what is measured by ``speed.py``. One function a work, listed in `WORKS`.
 
-A new work is one more function from a model to a `Work`. What no set of scored sequences can say
-(generation) needs peers of its own besides.
+A new work is one more function from a model to a `Work`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,6 +38,8 @@ class Work:
     item_set : ContinuationItems
         The same, tokenised.
     masks : ndarray of bool, shape (masks, heads)
+    new_tokens : int
+        Tokens to be generated after each prompt; with none, the continuations are to be scored.
     """
 
     kind: Kind
@@ -46,6 +47,14 @@ class Work:
     items: tuple[Item, ...]
     item_set: ContinuationItems
     masks: Masks
+    new_tokens: int = 0
+
+    @property
+    def prompts(self) -> list[tuple[int, ...]]:
+        """The tokens of each item before its first continuation."""
+        firsts = np.cumsum((0, *self.item_set.counts[:-1]))
+        chosen = [self.item_set.sequences[first] for first in firsts]
+        return [sequence.tokens[: sequence.start] for sequence in chosen]
 
     def item_scores(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
         """Log-probability of each item's right answer, in nats.
@@ -89,11 +98,22 @@ def exhaustive(model: Model) -> Work:
     return _work(model, "answer", prefix, items[:16], np.eye(len(model.geometry), dtype=bool))
 
 
+def generation(model: Model) -> Work:
+    """12 masks of 5 heads, 64 tokens after the first halves of 8 passages."""
+    items = []
+    for passage, _ending in _passages(1)[:8]:
+        words = passage.split(" ")
+        half = len(words) // 2
+        items.append(Item(" ".join(words[:half]), (" " + " ".join(words[half:]),)))
+    return replace(_work(model, "answer", "", items, _random_masks(model)), new_tokens=64)
+
+
 WORKS: dict[str, Callable[[Model], Work]] = {
     "few-shot": few_shot,
     "multiple-choice": multiple_choice,
     "no-prefix": no_prefix,
     "exhaustive": exhaustive,
+    "generation": generation,
 }
 
 

@@ -158,7 +158,7 @@ def test_task_files_that_are_no_text(run: Run) -> None:
         ([*LOCATE, "--budget", "many"], "argument --budget: invalid int value: 'many'"),
         ([*LOCATE, "--strategy", "exhaustive", "--budget", "12"], "needs a budget of 13"),
         ([*LOCATE, "--heads", "0"], "number of heads must be at least 1, not 0"),
-        ([*LOCATE, "--heads", "13"], "The model has 12 heads; a set of 13"),
+        ([*LOCATE, "--heads", "13"], "The model has 12 heads; no set has 13"),
         ([*LOCATE, "--seed", "-1"], "seed must be 0 or more, not -1"),
         ([*LOCATE, "--max-control-drop", "2"], "from 0 to 1, not 2.0"),
         ([*LOCATE, "--max-control-drop", "nan"], "from 0 to 1, not nan"),

@@ -30,6 +30,7 @@ PEERS = {
     "lm-eval": "peers.lm_eval_peer:LMEval",
     "paper": "peers.lm_eval_peer:Paper",
     "no-mask-sharing": "peers.own:NoMaskSharing",
+    "plain-generate": "peers.plain:Generate",
 }
 
 
@@ -38,7 +39,7 @@ class NotApplicableError(Exception):
 
 
 class Peer(ABC):
-    """Scores a work's items under masks; made once, before anything is timed.
+    """Answers a work under masks; made once, before anything is timed.
 
     Parameters
     ----------
@@ -58,10 +59,25 @@ class Peer(ABC):
     def __init__(self, model: Model, work: Work) -> None:
         self.model = model
         self.work = work
+        if not self.applies(work):
+            does = "generates no text" if work.new_tokens else "only generates text"
+            raise NotApplicableError(f"it {does}")
+
+    @staticmethod
+    def applies(work: Work) -> bool:
+        """Whether this is a work for it; by default one to be scored."""
+        return not work.new_tokens
 
     @abstractmethod
     def score(self, masks: Masks) -> NDArray[np.float64]:
-        """Log-probability of each item's right answer under each mask, shape (masks, items)."""
+        """Answer each mask.
+
+        Returns
+        -------
+        ndarray of float64, shape (masks, items) or (masks, items * new_tokens)
+            Log-probabilities of the items' right answers, in nats; or the tokens generated, -1
+            after a text's end.
+        """
 
 
 class MaskByMask(Peer):
@@ -75,6 +91,14 @@ class MaskByMask(Peer):
     @abstractmethod
     def sums(self, heads: Sequence[Head]) -> NDArray[np.float64]:
         """Log-probability of each sequence's scored tokens without these heads, in nats."""
+
+
+def tokens_of(texts: Sequence[Sequence[int]], length: int) -> NDArray[np.float64]:
+    """Generated texts one after the other, each filled up to a length with -1."""
+    filled = np.full((len(texts), length), -1.0)
+    for row, text in zip(filled, texts, strict=True):
+        row[: len(text)] = text
+    return filled.ravel()
 
 
 def load_peer(name: str) -> type[Peer]:

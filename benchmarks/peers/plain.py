@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from peers import MaskByMask
+from peers import MaskByMask, Peer, tokens_of
 from peers.batches import Batch, add_scores, batches
-from works import Work
+from works import Masks, Work, heads_of
 
 if TYPE_CHECKING:
     from headsieve.models.heads import Geometry, Head
@@ -93,3 +94,43 @@ class AnswersOnly(Plain):
             use_cache=False,
         )
         add_scores(sums, output.logits, batch, first_place=batch.first_place)
+
+
+class Generate(Peer):
+    """``generate`` of transformers, one mask after the other: all prompts in one padded batch."""
+
+    def __init__(self, model: Model, work: Work) -> None:
+        super().__init__(model, work)
+        longest = max(map(len, work.prompts))
+        self.pad = model.tokenizer.pad_token_id or 0
+        self.tokens = torch.tensor(
+            [[self.pad] * (longest - len(one)) + list(one) for one in work.prompts],
+            device=model.device,
+        )
+        self.mask = torch.tensor(
+            [[0] * (longest - len(one)) + [1] * len(one) for one in work.prompts],
+            device=model.device,
+        )
+
+    @staticmethod
+    def applies(work: Work) -> bool:
+        return bool(work.new_tokens)
+
+    @torch.inference_mode()
+    def score(self, masks: Masks) -> NDArray[np.float64]:
+        ends = self.model.hf.generation_config.eos_token_id
+        ends = {ends} if isinstance(ends, int) else set(ends or ())
+        answers = []
+        for mask in masks:
+            with zeroed(self.model.hf, self.model.geometry, heads_of(self.model, mask)):
+                output = self.model.hf.generate(
+                    input_ids=self.tokens,
+                    attention_mask=self.mask,
+                    max_new_tokens=self.work.new_tokens,
+                    do_sample=False,
+                    pad_token_id=self.pad,
+                )
+            said = output[:, self.tokens.shape[1] :].tolist()
+            texts = [list(takewhile(lambda token: token not in ends, text)) for text in said]
+            answers.append(tokens_of(texts, self.work.new_tokens))
+        return np.array(answers)

@@ -140,6 +140,7 @@ def atlas(
         strategy="atlas",
         prior=prior,
         units="heads",
+        ablation="zero",
         seed=seed,
         limit=limit,
         batch_size=batch_size,

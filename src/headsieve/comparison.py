@@ -25,7 +25,7 @@ class ComparedRun:
     ----------
     run : str
         Its folder.
-    model, fingerprint, strategy : str
+    model, fingerprint, strategy, ablation : str
     seed, budget : int
     evaluations, tokens : int
         Of the whole study.
@@ -36,6 +36,7 @@ class ComparedRun:
     model: str
     fingerprint: str
     strategy: str
+    ablation: str
     seed: int
     budget: int
     evaluations: int
@@ -176,6 +177,7 @@ def _run(run: str, study: Study) -> ComparedRun:
         model=study.result.model.name,
         fingerprint=study.result.model.fingerprint,
         strategy=config.strategy,
+        ablation=config.ablation,
         seed=config.seed,
         budget=config.budget,
         evaluations=cost.evaluations,

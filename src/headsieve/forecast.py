@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
+from headsieve.measure.ablation import Replacement
 from headsieve.measure.costs import ModelCosts, Work, kept_bytes
 from headsieve.measure.engine import attention_cost, check_masks, lowest_layer
 from headsieve.measure.generation import default_rows
@@ -147,7 +148,13 @@ class _Rehearsal:
         """Kind of device that the calibration runs on."""
         return self._device
 
-    def begin(self, model: Model, texts: Mapping[str, Texts], batch_size: BatchSize) -> None:
+    def begin(
+        self,
+        model: Model,
+        texts: Mapping[str, Texts],
+        replacements: Mapping[str, Replacement],
+        batch_size: BatchSize,
+    ) -> None:
         """Pack everything, and time a few batches of the first item set and of the largest."""
         self._model = model
         self._texts = dict(texts)
@@ -164,7 +171,7 @@ class _Rehearsal:
             name: rng.normal(2, 1.5, len(one.sequences)) for name, one in texts.items()
         }
         started = time.perf_counter()
-        self._calibrate(batch_size)
+        self._calibrate(replacements, batch_size)
         self.calibration = time.perf_counter() - started
 
     def way(self, name: str) -> Way:
@@ -204,12 +211,12 @@ class _Rehearsal:
         rows = [row for name in self._entered for row in self._rows[name]]
         return max(0, kept_bytes(self._model, rows) - self._kept_already)
 
-    def _calibrate(self, batch_size: BatchSize) -> None:
+    def _calibrate(self, replacements: Mapping[str, Replacement], batch_size: BatchSize) -> None:
         """Time real batches, and fit seconds to passes and operations."""
         model = self._model
         real = InProcess()
         # Reading tells how fast the model is; writing to the end would take too long.
-        real.begin(model, self._read, batch_size)
+        real.begin(model, self._read, replacements, batch_size)
         self._batch_size = batch_size
         names = list(self._read)
         largest = max(names, key=self._load)

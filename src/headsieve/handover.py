@@ -168,6 +168,7 @@ def export(
                 difference=difference,
                 command=command,
                 study=None if study is None or capability is None else (capability, study.result),
+                ablation="zero" if study is None else study.config.ablation,
                 figures=figures,
             )
             (unfinished / _CARD).write_text(card, encoding="utf-8")

@@ -17,6 +17,7 @@ import filelock
 import tomli_w
 
 from headsieve.errors import HeadsieveError
+from headsieve.measure.ablation import Ablation, ablation_label, require_ablation
 from headsieve.measure.journal import Journal
 from headsieve.models.heads import Units
 from headsieve.names import join_names
@@ -55,6 +56,7 @@ class Config:
     prior : {"none", "gradient"}
     units : {"heads", "kv-groups", "attention-layers", "mlp-layers"}
         What is searched for.
+    ablation : {"zero", "mean", "resample"}
     seed : int
     limit : int or None
     batch_size : int or "auto"
@@ -84,6 +86,7 @@ class Config:
     strategy: str
     prior: Prior
     units: Units
+    ablation: Ablation
     seed: int
     limit: int | None
     batch_size: int | str
@@ -95,6 +98,7 @@ class Config:
 
     def __post_init__(self) -> None:
         """Refuse what no study can have."""
+        require_ablation(self.ablation, self.units)
         for holds, sentence in (
             (self.budget >= 1, f"The budget must be at least 1, not {self.budget}."),
             (self.heads >= 1, f"The number of heads must be at least 1, not {self.heads}."),
@@ -153,8 +157,8 @@ class Config:
             If it is not the configuration of a study.
         """
         try:
-            values: dict[str, Any] = {"revision": None, "limit": None, "prior": "none"}
-            values |= {"units": "heads"}
+            values: dict[str, Any] = {"revision": None, "limit": None}
+            values |= {"prior": "none", "units": "heads", "ablation": "zero"}
             values |= tomllib.loads(text)
             for name in ("capabilities", "controls"):
                 values[name] = tuple(values[name])
@@ -177,7 +181,7 @@ class Config:
         words += ["--budget", str(self.budget), "--heads", str(self.heads)]
         words += ["--max-control-drop", str(self.max_control_drop)]
         words += ["--strategy", self.strategy, "--prior", self.prior]
-        words += ["--units", self.units, "--seed", str(self.seed)]
+        words += ["--units", self.units, "--ablation", self.ablation, "--seed", str(self.seed)]
         if self.limit is not None:
             words += ["--limit", str(self.limit)]
         words += ["--device", self.device, "--dtype", self.dtype]
@@ -221,11 +225,13 @@ def searched_masks(folder: Path, config: Config) -> dict[str, dict[str, Score]]:
     path = folder / JOURNAL_FILE
     if not path.is_file():
         return {}
+    found = {}
     with contextlib.closing(Journal(path)) as journal:
-        return {
-            name: journal.masks(config.fingerprint, items.partition("-")[0], config.dtype)
-            for name, items in config.items.items()
-        }
+        for name, fingerprints in config.items.items():
+            items = fingerprints.partition("-")[0]
+            label = ablation_label(config.ablation, items, config.seed)
+            found[name] = journal.masks(config.fingerprint, items, config.dtype, label)
+    return found
 
 
 @contextlib.contextmanager

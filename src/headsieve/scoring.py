@@ -10,6 +10,7 @@ import numpy as np
 
 from headsieve.errors import HeadsieveError
 from headsieve.intervals import value_interval
+from headsieve.measure.ablation import Ablation, Replacement, require_ablation
 from headsieve.measure.journal import Journal
 from headsieve.measure.measurer import Measurer
 from headsieve.models.heads import AnyUnit
@@ -32,6 +33,7 @@ def score(
     tasks: Sequence[str | os.PathLike[str]],
     *,
     knockout: Sequence[AnyUnit | str] | None = None,
+    ablation: Ablation = "zero",
     seed: int = 0,
     limit: int | None = None,
     batch_size: int | Literal["auto"] = "auto",
@@ -47,6 +49,9 @@ def score(
         Built-in names, task files, or ``lm-eval:NAME``.
     knockout : sequence of Head, Unit or str, optional
         Heads, or other units of one kind, to knock out.
+    ablation : {"zero", "mean", "resample"}
+        What they give instead; means and samples are taken over the items that a study with this
+        seed would search.
     seed : int
         Of the choice of few-shot examples, and of items where there is a limit.
     limit : int, optional
@@ -77,12 +82,19 @@ def score(
         columns = tuple(sorted(model.geometry.columns(knockout)))
     if knockout is not None and not columns:
         raise HeadsieveError("No heads to knock out were given.")
+    require_ablation(ablation, model.geometry.units)
     named = by_name(task_words(tasks, "tasks"), {}, harness)
     item_sets = {name: task.whole(model, seed, limit) for name, task in named.items()}
+    replacements = {}
+    if columns and ablation != "zero":
+        for name, task in named.items():
+            search = task.item_sets(model, seed).search
+            replacements[name] = Replacement.over(ablation, search, seed)
     measurer = Measurer(
         model,
         item_sets,
         Journal(),
+        replacements=replacements,
         batch_size=batch_size,
         on_measured=lambda _name, count: progress.advance(count),
     )

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from headsieve.errors import HeadsieveError, first_line
 from headsieve.examples import Examples, collect_examples, examples_json, read_examples
 from headsieve.intervals import value_interval
+from headsieve.measure.ablation import Ablation
 from headsieve.measure.workers import Workers
 from headsieve.models.heads import NOUNS, Units
 from headsieve.models.knockout import require_unmodified
@@ -50,7 +51,7 @@ from headsieve.sensing.strategies import Strategy, find_strategy, search
 from headsieve.tasks import HarnessOptions, Task
 from headsieve.tasks.selection import select_tasks
 from headsieve.verify import RANDOM_SETS, verify
-from headsieve.workbench import Workbench, split_tasks, task_words
+from headsieve.workbench import Workbench, replacements, split_tasks, task_words
 
 if TYPE_CHECKING:
     from headsieve.models.loading import Model
@@ -176,6 +177,7 @@ def locate(
     strategy: str = "adaptive",
     prior: Prior = "none",
     units: Units = "heads",
+    ablation: Ablation = "zero",
     seed: int = 0,
     limit: int | None = None,
     batch_size: int | Literal["auto"] = "auto",
@@ -208,6 +210,9 @@ def locate(
         Whether gradients may guide the adaptive search, at the price of three evaluations.
     units : {"heads", "kv-groups", "attention-layers", "mlp-layers"}
         What is searched for in place of heads; see docs/families.md.
+    ablation : {"zero", "mean", "resample"}
+        What a knocked-out head gives, in search and verification: nothing, its mean output over
+        the task's search items, or its output at one place of one of them; see docs/ablation.md.
     seed : int
         Of the split of items, the masks and the resampling.
     limit : int, optional
@@ -262,6 +267,7 @@ def locate(
         strategy=strategy,
         prior=prior,
         units=units,
+        ablation=ablation,
         seed=seed,
         limit=limit,
         batch_size=batch_size,
@@ -278,6 +284,7 @@ def locate(
             named,
             items,
             journal,
+            replacements=replacements(items, ablation, seed),
             batch_size=batch_size,
             progress=progress,
             workers=workers,

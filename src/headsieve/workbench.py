@@ -10,6 +10,7 @@ import numpy as np
 
 from headsieve.errors import HeadsieveError
 from headsieve.intervals import proportion_interval
+from headsieve.measure.ablation import Ablation, Replacement
 from headsieve.measure.journal import Journal
 from headsieve.measure.measurer import Measurer
 from headsieve.measure.workers import BatchSize, Workers
@@ -77,6 +78,19 @@ def split_tasks(
     }
 
 
+def replacements(
+    items: Mapping[str, TaskItems], ablation: Ablation, seed: int
+) -> dict[str, Replacement]:
+    """What knocked-out heads give in each task's item sets; empty where it is zero."""
+    if ablation == "zero":
+        return {}
+    found: dict[str, Replacement] = {}
+    for task, own in items.items():
+        over_search = Replacement.over(ablation, own.search, seed)
+        found |= {f"{task} search": over_search, f"{task} held-out": over_search}
+    return found
+
+
 class Workbench:
     """Measures named tasks on their search or held-out items.
 
@@ -88,6 +102,8 @@ class Workbench:
     items : mapping of str to TaskItems
         Of every task, capabilities first.
     journal : Journal
+    replacements : mapping of str to Replacement, optional
+        What knocked-out heads give in an item set; zero where there is none.
     batch_size : int or "auto"
         Masks in one forward pass.
     progress : Progress
@@ -102,6 +118,7 @@ class Workbench:
         items: Mapping[str, TaskItems],
         journal: Journal,
         *,
+        replacements: Mapping[str, Replacement] | None = None,
         batch_size: BatchSize,
         progress: Progress,
         workers: Workers | None = None,
@@ -122,6 +139,7 @@ class Workbench:
                 )
             },
             journal,
+            replacements=replacements,
             batch_size=batch_size,
             on_measured=lambda _name, count: progress.advance(count),
             workers=workers,

@@ -14,8 +14,10 @@ from headsieve.models.loading import Model
 from peers import NotApplicableError, load_peer
 from works import WORKS
 
+SCORED = [name for name in WORKS if name != "generation"]
 
-@pytest.mark.parametrize("work_name", WORKS)
+
+@pytest.mark.parametrize("work_name", SCORED)
 @pytest.mark.parametrize("name", ["plain", "plain-answers-only", "no-mask-sharing"])
 def test_a_peer_gives_the_same_numbers(llama: Model, name: str, work_name: str) -> None:
     work = WORKS[work_name](llama)
@@ -24,6 +26,28 @@ def test_a_peer_gives_the_same_numbers(llama: Model, name: str, work_name: str) 
     other = load_peer(name)(llama, work).score(masks)
     assert own.shape == (2, len(work.items))
     np.testing.assert_allclose(other, own, rtol=0, atol=TOLERANCE)
+
+
+def test_plain_generation_says_the_same(llama: Model) -> None:
+    work = replace(WORKS["generation"](llama), new_tokens=5)
+    own = load_peer("headsieve")(llama, work).score(work.masks[:2])
+    assert own.shape == (2, 8 * 5)
+    np.testing.assert_array_equal(
+        load_peer("plain-generate")(llama, work).score(work.masks[:2]), own
+    )
+
+
+def test_each_peer_takes_the_works_that_are_its_own(llama: Model) -> None:
+    with pytest.raises(NotApplicableError, match="generates no text"):
+        load_peer("plain")(llama, WORKS["generation"](llama))
+    with pytest.raises(NotApplicableError, match="only generates text"):
+        load_peer("plain-generate")(llama, WORKS["few-shot"](llama))
+
+
+def test_each_new_token_needs_every_layer(llama: Model) -> None:
+    work = WORKS["generation"](llama)
+    few, more, most = (needed_flops(llama, replace(work, new_tokens=n)) for n in (1, 2, 3))
+    assert 0 < more - few < most - more
 
 
 def test_a_cached_prefix_gives_the_same_numbers(llama: Model) -> None:

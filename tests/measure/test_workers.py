@@ -132,7 +132,7 @@ def test_every_mask_is_journalled_once(loaded: Model, workers: Workers, masks: M
 
 
 def test_every_batch_is_answered_once(loaded: Model, workers: Workers) -> None:
-    workers.begin(loaded, {"answer": Texts(ITEMS["answer"].sequences)}, "auto")
+    workers.begin(loaded, {"answer": Texts(ITEMS["answer"].sequences)}, {}, "auto")
     batches = [Batch("answer", mask[None]) for mask in many(7, len(loaded.geometry))]
     numbers = [number for number, _ in workers.measure(batches)]
     assert sorted(numbers) == list(range(7))

@@ -15,6 +15,7 @@ import transformers
 
 import headsieve
 from headsieve.errors import HeadsieveError
+from headsieve.handover import export
 from headsieve.measure.items import tokenize
 from headsieve.measure.journal import Journal
 from headsieve.measure.measurer import Measurer
@@ -162,6 +163,21 @@ def test_one_head_carries_antonyms_but_not_copying(smollm2: Model) -> None:
     assert antonym.knocked_out < antonym.baseline / 2
     assert copying.baseline > 0.8
     assert copying.knocked_out > 0.8 * copying.baseline
+
+
+def test_an_export_is_the_hooked_model(smollm2: Model, tmp_path: Path) -> None:
+    export(smollm2, tmp_path / "edited", heads=HEADS, dtype="float32")
+    edited = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "edited")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "edited")
+    prompt = tokenizer("hot -> cold\nbig -> small\nearly ->", return_tensors="pt")
+
+    def said(hf: Any) -> list[int]:
+        return list(hf.generate(**prompt, max_new_tokens=12, do_sample=False)[0].tolist())
+
+    with smollm2.knockout(HEADS):
+        expected, text = logits(smollm2.hf, prompt["input_ids"]), said(smollm2.hf)
+    assert (logits(edited, prompt["input_ids"]) - expected).abs().max() < 1e-4
+    assert said(edited) == text != said(smollm2.hf)
 
 
 def test_the_readme_runs(

@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = argparse.Namespace()
     try:
         try:
-            _parser().parse_args(arguments, options)
+            build_parser().parse_args(arguments, options)
             options.run(options)
         finally:
             # When the interpreter ends it is too late to say that output cannot be written.
@@ -80,7 +80,8 @@ def _how_to_resume(options: argparse.Namespace) -> str:
     )
 
 
-def _parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of every command and option."""
     parser = _Parser(
         prog="headsieve",
         description="Find the few attention heads that a capability of a language model needs.",

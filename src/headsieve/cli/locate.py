@@ -125,6 +125,7 @@ def _locate(options: argparse.Namespace) -> None:
         "strategy": options.strategy,
         "prior": options.prior,
         "units": options.units,
+        "ablation": options.ablation,
         "seed": options.seed,
         "limit": options.limit,
         "batch_size": options.batch_size,

@@ -44,6 +44,7 @@ def _score(options: argparse.Namespace) -> None:
             load(options),
             options.tasks,
             knockout=None if options.knockout is None else split_names(options.knockout),
+            ablation=options.ablation,
             seed=options.seed,
             limit=options.limit,
             batch_size=options.batch_size,

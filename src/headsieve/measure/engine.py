@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from headsieve.measure.memory import keep_freed_memory
 from headsieve.measure.packing import Row
-from headsieve.models.knockout import gates, knockout
+from headsieve.models.knockout import LayerOutputs, gates, knockout
 from headsieve.models.placing import placed
 from headsieve.models.reentry import enter_at, record_layer_inputs
 
@@ -76,13 +77,17 @@ class Engine:
             keep_freed_memory()
 
     @torch.inference_mode()
-    def score(self, row: Row, masks: NDArray[np.bool_]) -> TokenScores:
+    def score(
+        self, row: Row, masks: NDArray[np.bool_], *, replacement: LayerOutputs | None = None
+    ) -> TokenScores:
         """Score one packed row under several masks, in one batch.
 
         Parameters
         ----------
         row : Row
         masks : ndarray of bool, shape (masks, heads)
+        replacement : mapping of int to Tensor, optional
+            What knocked-out heads give, as for `knockout`; zero without it.
         """
         model = self.model
         # Whoever trained it meanwhile may have left dropout on.
@@ -91,20 +96,24 @@ class Engine:
         lowest = [lowest_layer(model.geometry, mask[None]) for mask in masks]
         if self.reentry and any(lowest):
             inputs = self._layer_inputs(row)
+        # A head that gives nothing is measured like any other: its knockout has no effect.
+        out = partial(knockout, model.hf, model.geometry, replacement=replacement, allow_mute=True)
         if not inputs:
-            # A head that gives nothing is measured like any other: its knockout has no effect.
-            with knockout(model.hf, model.geometry, masks, allow_mute=True):
+            with out(masks):
                 return _token_scores(row_logits(model, row, len(masks)), row)
         order = np.argsort(lowest, kind="stable")
         entries = [lowest[number] for number in order]
-        with (
-            knockout(model.hf, model.geometry, masks[order], allow_mute=True, entries=entries),
-            enter_at(model.hf, entries, inputs),
-        ):
+        with out(masks[order], entries=entries), enter_at(model.hf, entries, inputs):
             scores = _token_scores(row_logits(model, row, 1), row)
         return scores.take(np.argsort(order))
 
-    def gradient(self, row: Row, slopes: NDArray[np.float64]) -> NDArray[np.float64]:
+    def gradient(
+        self,
+        row: Row,
+        slopes: NDArray[np.float64],
+        *,
+        replacement: LayerOutputs | None = None,
+    ) -> NDArray[np.float64]:
         """Derivative of a weighted sum of log-probabilities with respect to a gate on each head.
 
         Costs about as much as three forward passes.
@@ -114,6 +123,8 @@ class Engine:
         row : Row
         slopes : ndarray of float64, shape (scored,)
             Weight of each scored token's log-probability.
+        replacement : mapping of int to Tensor, optional
+            What comes in as a gate closes; nothing without it.
 
         Returns
         -------
@@ -122,7 +133,7 @@ class Engine:
         model = self.model
         model.hf.eval()
         values = torch.ones((1, len(model.geometry)), device=model.device, requires_grad=True)
-        with torch.enable_grad(), gates(model.hf, model.geometry, values):
+        with torch.enable_grad(), gates(model.hf, model.geometry, values, replacement):
             logits = row_logits(model, row, 1)[0].float()
             total = torch.logsumexp(logits, dim=-1)
             predictors = placed(row.predictors, logits.device)

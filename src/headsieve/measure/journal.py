@@ -47,12 +47,21 @@ class Key:
     dtype : str
     mask : str
         Names of the heads knocked out, in the model's order, separated by commas.
+    ablation : str
+        What they give instead of their outputs: ``zero``, or a replacement's label.
     """
 
     model: str
     items: str
     dtype: str
     mask: str
+    ablation: str = "zero"
+
+    @property
+    def columns(self) -> tuple[str | int, ...]:
+        """The key as the tables hold it; an ablation that is not zero follows its mask."""
+        mask = self.mask if self.ablation == "zero" else f"{self.mask} {self.ablation}"
+        return (self.model, self.items, self.dtype, SCORING_VERSION, mask)
 
 
 @dataclass(frozen=True)
@@ -89,12 +98,15 @@ class Journal:
         row = self._first(
             "SELECT log_prob, value, margin FROM measurements"
             " WHERE model = ? AND items = ? AND dtype = ? AND scoring = ? AND mask = ?",
-            (key.model, key.items, key.dtype, SCORING_VERSION, key.mask),
+            key.columns,
         )
         return None if row is None else self._score(row)
 
-    def masks(self, model: str, items: str, dtype: str) -> dict[str, Score]:
-        """All scores of one item set, by the mask's heads as in `Key`, in order of their names."""
+    def masks(self, model: str, items: str, dtype: str, ablation: str = "zero") -> dict[str, Score]:
+        """All scores of one item set under one ablation, that of the unmodified model among them.
+
+        They are by the mask's heads as in `Key`, in order of their names.
+        """
         try:
             rows = self._connection.execute(
                 "SELECT mask, log_prob, value, margin FROM measurements"
@@ -103,14 +115,18 @@ class Journal:
             ).fetchall()
         except sqlite3.Error as error:
             raise self._failure(error) from error
-        return {mask: self._score(blobs) for mask, *blobs in rows}
+        found = {}
+        for stored, *blobs in rows:
+            mask, _, label = stored.partition(" ")
+            if not mask or (label or "zero") == ablation:
+                found[mask] = self._score(blobs)
+        return found
 
     def add(self, entries: Iterable[Entry]) -> None:
         """Keep finished measurements: all of them or, if the process dies, none."""
         rows = [
             (
-                *(entry.key.model, entry.key.items, entry.key.dtype, SCORING_VERSION),
-                *(entry.key.mask, entry.task),
+                *(*entry.key.columns, entry.task),
                 entry.score.log_prob.tobytes(),
                 entry.score.value.tobytes(),
                 entry.score.margin.tobytes(),
@@ -126,7 +142,7 @@ class Journal:
         row = self._first(
             "SELECT gradient FROM gradients"
             " WHERE model = ? AND items = ? AND dtype = ? AND scoring = ? AND mask = ?",
-            (key.model, key.items, key.dtype, SCORING_VERSION, key.mask),
+            key.columns,
         )
         return None if row is None else self._numbers(row[0])
 
@@ -134,11 +150,7 @@ class Journal:
         self, key: Key, task: str, gradient: NDArray[np.float64], tokens: int, seconds: float
     ) -> None:
         """Keep a gradient."""
-        row = (
-            *(key.model, key.items, key.dtype, SCORING_VERSION, key.mask, task),
-            *(gradient.tobytes(), tokens, seconds),
-        )
-        self._insert("gradients", [row])
+        self._insert("gradients", [(*key.columns, task, gradient.tobytes(), tokens, seconds)])
 
     def totals(self) -> tuple[int, int, float]:
         """Number of measurements, and the tokens and seconds they took.

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from headsieve.errors import HeadsieveError
+from headsieve.measure.ablation import Replacement
 from headsieve.measure.engine import Engine, agree, attention_cost, check_masks, lowest_layer
 from headsieve.measure.generation import Generator, default_rows, require_room
 from headsieve.measure.items import ItemSet, no_gradient
@@ -21,7 +22,7 @@ from headsieve.measure.memory import halving
 from headsieve.measure.packing import Row, TokenSequence, pack, single
 from headsieve.measure.texts import Continuation, Prompt, Responses, Texts
 from headsieve.measure.workers import Batch, BatchSize, Gradient, Measured, Way, Workers
-from headsieve.models.knockout import KnockoutError
+from headsieve.models.knockout import KnockoutError, LayerOutputs
 from headsieve.scores import GRADIENT_COST, Score
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ class Measurer:
     item_sets : mapping of str to ItemSet
         What can be measured, by name.
     journal : Journal
+    replacements : mapping of str to Replacement, optional
+        What knocked-out heads give in an item set; zero where there is none.
     batch_size : int or "auto"
         Masks in one forward pass; ``auto`` fits them to the length of the rows.
     on_measured : callable, optional
@@ -65,7 +68,8 @@ class Measurer:
     Raises
     ------
     HeadsieveError
-        If an item is longer than the model's positions reach.
+        If an item is longer than the model's positions reach, or heads would have to be replaced
+        while the model writes.
     """
 
     def __init__(
@@ -74,6 +78,7 @@ class Measurer:
         item_sets: Mapping[str, ItemSet],
         journal: Journal,
         *,
+        replacements: Mapping[str, Replacement] | None = None,
         batch_size: BatchSize = "auto",
         on_measured: Callable[[str, int], None] | None = None,
         workers: Workers | None = None,
@@ -83,14 +88,21 @@ class Measurer:
         self.model = model
         self.item_sets = dict(item_sets)
         self.journal = journal
+        self._replacements = dict(replacements or {})
         self._on_measured = on_measured
         _check_lengths(model, self.item_sets)
+        for name in self._replacements:
+            if self.item_sets[name].prompts:
+                raise HeadsieveError(
+                    f"{name}: the model writes while heads are zeroed, not replaced; use "
+                    "--ablation zero."
+                )
         self._workers = workers or InProcess()
         texts = {
             name: Texts(one.sequences, one.prompts, one.right)
             for name, one in self.item_sets.items()
         }
-        self._workers.begin(model, texts, batch_size)
+        self._workers.begin(model, texts, self._replacements, batch_size)
         self._ways: dict[str, Way] = {}
 
     @property
@@ -203,7 +215,7 @@ class Measurer:
             If memory does not suffice, or the score does not follow from log-probabilities.
         """
         geometry = self.model.geometry
-        key = self._key(np.zeros(len(geometry), dtype=bool), name)
+        key = self._key(np.zeros(len(geometry), dtype=bool), name, gradient=True)
         if geometry.units != "heads":
             # Gates on other units have another gradient.
             key = replace(key, mask=geometry.units)
@@ -237,13 +249,16 @@ class Measurer:
             self._ways[name] = self._workers.way(name)
         return self._ways[name]
 
-    def _key(self, mask: NDArray[np.bool_], name: str) -> Key:
+    def _key(self, mask: NDArray[np.bool_], name: str, *, gradient: bool = False) -> Key:
         heads = self.model.geometry.heads
+        # Of the unmodified model nothing is replaced, but a gradient says what would be.
+        replacement = self._replacements.get(name) if gradient or mask.any() else None
         return Key(
             self.model.fingerprint,
             self.item_sets[name].fingerprint,
             self.model.dtype,
             ",".join(str(heads[column]) for column in np.flatnonzero(mask)),
+            *([] if replacement is None else [replacement.label]),
         )
 
 
@@ -255,10 +270,18 @@ class InProcess:
         """Kind of device that the model is on."""
         return self.model.device.type
 
-    def begin(self, model: Model, texts: Mapping[str, Texts], batch_size: BatchSize) -> None:
+    def begin(
+        self,
+        model: Model,
+        texts: Mapping[str, Texts],
+        replacements: Mapping[str, Replacement],
+        batch_size: BatchSize,
+    ) -> None:
         """Say what will be measured of which model."""
         self.model = model
         self.texts = dict(texts)
+        self._replacements = dict(replacements)
+        self._outputs: dict[str, LayerOutputs] = {}
         self._batch_size = batch_size
         self._plans: dict[str, _Plan] = {}
         self._generators: dict[str, list[tuple[list[int], Generator]]] = {}
@@ -310,8 +333,9 @@ class InProcess:
         """Gradient of a weighted sum of an item set's log-probabilities."""
         started = time.perf_counter()
         plan = self._plan(name)
+        compute = partial(plan.engine.gradient, replacement=self._replacement(name))
         try:
-            parts = [plan.engine.gradient(row, slopes[row.sequences]) for row in plan.rows]
+            parts = [compute(row, slopes[row.sequences]) for row in plan.rows]
         except (torch.OutOfMemoryError, MemoryError) as error:
             raise HeadsieveError(
                 f"There is not enough memory for gradients of {name}; do without them "
@@ -360,12 +384,23 @@ class InProcess:
         log_prob = np.zeros(shape)
         greedy = np.ones(shape, dtype=bool)
         margin = np.full(shape, np.inf)
+        replacement = self._replacement(batch.name)
         for row in plan.rows:
-            for part, scores in halving(partial(plan.engine.score, row), batch.masks):
+            score = partial(plan.engine.score, row, replacement=replacement)
+            for part, scores in halving(score, batch.masks):
                 np.add.at(log_prob[part].T, row.sequences, scores.log_prob.T)
                 np.logical_and.at(greedy[part].T, row.sequences, scores.greedy.T)
                 np.minimum.at(margin[part].T, row.sequences, scores.margin.T)
         return log_prob, greedy, margin
+
+    def _replacement(self, name: str) -> LayerOutputs | None:
+        """What knocked-out heads give in an item set; its search and held-out items share it."""
+        replacement = self._replacements.get(name)
+        if replacement is None:
+            return None
+        if replacement.label not in self._outputs:
+            self._outputs[replacement.label] = replacement.outputs(self.model)
+        return self._outputs[replacement.label]
 
     def _not_finite(self) -> str:
         dtype = self.model.dtype

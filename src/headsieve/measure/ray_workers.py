@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headsieve.errors import HeadsieveError, first_line
+from headsieve.measure.ablation import Replacement
 from headsieve.measure.dispatch import Dispatch
 from headsieve.measure.replica import Facts, Replica
 from headsieve.measure.texts import Texts
@@ -98,9 +99,13 @@ class RayWorkers:
             )
         self._source = source
         self._note = note
-        self._units: Units = "heads"
-        self._texts: dict[str, Texts] = {}
-        self._batch_size: BatchSize = "auto"
+        # What a replica is told that starts later.
+        self._begun: tuple[Units, dict[str, Texts], dict[str, Replacement], BatchSize] = (
+            "heads",
+            {},
+            {},
+            "auto",
+        )
         self._ways: dict[str, Way] = {}
         self._pace: list[float] = []
         self._calls = 0
@@ -154,7 +159,13 @@ class RayWorkers:
         assert self._facts is not None
         return self._facts.device.partition(":")[0]
 
-    def begin(self, model: Model, texts: Mapping[str, Texts], batch_size: BatchSize) -> None:
+    def begin(
+        self,
+        model: Model,
+        texts: Mapping[str, Texts],
+        replacements: Mapping[str, Replacement],
+        batch_size: BatchSize,
+    ) -> None:
         """Send the texts to all workers.
 
         Raises
@@ -172,10 +183,10 @@ class RayWorkers:
                     f"The workers hold another model than this process: its {what} is {theirs} "
                     f"there and {ours} here."
                 )
-        self._units = model.geometry.units
-        self._texts, self._batch_size, self._ways = dict(texts), batch_size, {}
+        self._ways = {}
+        self._begun = (model.geometry.units, dict(texts), dict(replacements), batch_size)
         for worker in self._workers:
-            worker.actor.begin.remote(self._units, self._texts, self._batch_size)
+            worker.actor.begin.remote(*self._begun)
 
     def way(self, name: str) -> Way:
         """How an item set is measured, as a worker finds out."""
@@ -259,7 +270,7 @@ class RayWorkers:
         actor = ray.remote(Replica).options(max_restarts=0, **self._options).remote()
         ref = actor.load.remote(self._source, self._threads)
         # Calls are answered in order: this one is, before anything is measured.
-        actor.begin.remote(self._units, self._texts, self._batch_size)
+        actor.begin.remote(*self._begun)
         self._workers.append(_Worker(f"worker {self._started}", actor, ref))
 
     def _loaded(self, worker: _Worker, facts: Facts) -> None:

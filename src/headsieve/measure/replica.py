@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headsieve.errors import first_line
+from headsieve.measure.ablation import Replacement
 from headsieve.measure.texts import Texts
 from headsieve.measure.workers import Batch, BatchSize, Gradient, Measured, Way
 
@@ -61,13 +62,20 @@ class Replica:
             threads=threads,
         )
 
-    def begin(self, units: Units, texts: Mapping[str, Texts], batch_size: BatchSize) -> None:
+    def begin(
+        self,
+        units: Units,
+        texts: Mapping[str, Texts],
+        replacements: Mapping[str, Replacement],
+        batch_size: BatchSize,
+    ) -> None:
         """Say what will be measured."""
         from headsieve.measure.measurer import InProcess
 
         if self._model is not None:
             self._measuring = InProcess()
-            self._measuring.begin(self._model.with_units(units), texts, batch_size)
+            model = self._model.with_units(units)
+            self._measuring.begin(model, texts, replacements, batch_size)
 
     def way(self, name: str) -> Way:
         """How an item set is measured."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from headsieve.measure.ablation import Replacement
 from headsieve.measure.texts import Responses, Texts
 
 if TYPE_CHECKING:
@@ -92,7 +93,13 @@ class Workers(Protocol):
     def device(self) -> str:
         """Kind of device that measures, as in ``cuda``."""
 
-    def begin(self, model: Model, texts: Mapping[str, Texts], batch_size: BatchSize) -> None:
+    def begin(
+        self,
+        model: Model,
+        texts: Mapping[str, Texts],
+        replacements: Mapping[str, Replacement],
+        batch_size: BatchSize,
+    ) -> None:
         """Say what will be measured of which model; to be called before anything else."""
 
     def way(self, name: str) -> Way:

@@ -15,8 +15,9 @@ from torch import nn
 
 from headsieve.errors import HeadsieveError, first_line
 from headsieve.models.heads import NOUNS
-from headsieve.models.knockout import HeadScaling, mean_outputs, scaled_heads
+from headsieve.models.knockout import HeadScaling, scaled_heads
 from headsieve.models.loading import DTYPES, Model, load_model, quiet
+from headsieve.models.outputs import mean_outputs
 
 if TYPE_CHECKING:
     from headsieve.models.heads import AnyUnit

@@ -1,9 +1,9 @@
-"""The only place that touches a forward pass: zeroing heads and larger units with hooks."""
+"""The only place that changes a forward pass: knocking out heads and larger units with hooks."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor, nn
 
-    from headsieve.models.heads import AnyUnit, Geometry, LayerHeads, Site
+    from headsieve.models.heads import AnyUnit, Geometry, Site
+
+
+# Outputs of all heads of each layer, by its number, each of shape (heads * head_dim,).
+LayerOutputs = Mapping[int, "Tensor"]
 
 
 class KnockoutError(HeadsieveError):
@@ -31,15 +35,16 @@ def knockout(
     geometry: Geometry,
     masks: NDArray[np.bool_],
     *,
+    replacement: LayerOutputs | None = None,
     allow_mute: bool = False,
     entries: Sequence[int] | None = None,
 ) -> Iterator[None]:
-    """Zero heads, or the geometry's other units, while the context lasts.
+    """Knock out heads, or the geometry's other units, while the context lasts.
 
-    Each masked head's slice of the attention output projection's input is set to zero at every
-    position; where the unit is a whole layer, the output of its attention or feed-forward part is.
-    Layers in which no row masks anything are left alone, so the unmodified model runs exactly as it
-    would without headsieve.
+    Each masked head's slice of the attention output projection's input is set to zero, or to the
+    replacement's, at every position; where the unit is a whole layer, the output of its attention
+    or feed-forward part is set to zero. Layers in which no row masks anything are left alone, so
+    the unmodified model runs exactly as it would without headsieve.
 
     Parameters
     ----------
@@ -48,8 +53,10 @@ def knockout(
     geometry : Geometry
     masks : ndarray of bool, shape (rows, heads)
         One row for every row of the batches that run inside; a single row serves all.
+    replacement : mapping of int to Tensor, optional
+        What masked heads give instead, the same at every position; zero without it.
     allow_mute : bool
-        Whether the masked heads may give nothing but zeros already, so that nothing changes.
+        Whether the masked heads may give just that already, so that nothing changes.
     entries : sequence of int, optional
         The layer at which each row enters the batch, ascending; by default all are there from the
         first layer on.
@@ -58,11 +65,11 @@ def knockout(
     ------
     KnockoutError
         If a forward pass of the model did not come through a masked layer, if there was nothing
-        left to zero there (unless `allow_mute`), if a batch has another number of rows than
+        left to change there (unless `allow_mute`), if a batch has another number of rows than
         `masks`, or if no forward pass ran at all.
     """
     masks = np.atleast_2d(np.asarray(masks, dtype=bool))
-    hooks = _site_hooks(hf, geometry, masks, entries, allow_mute=allow_mute)
+    hooks = _site_hooks(hf, geometry, masks, entries, replacement, allow_mute=allow_mute)
     handles: list[Any] = []
 
     def check(_module: nn.Module, _args: object, output: object) -> None:
@@ -96,7 +103,7 @@ class HeadScaling:
     projection : str
         Name of the module that takes their outputs.
     factor : Tensor of float32, shape (heads * head_dim,) or (rows, 1, heads * head_dim)
-    shift : Tensor of float32, shape (heads * head_dim,), or None
+    shift : Tensor of float32, of either shape, or None
     """
 
     layer: int
@@ -139,7 +146,9 @@ def scaled_heads(hf: nn.Module, scalings: Iterable[HeadScaling]) -> Iterator[Non
 
 
 @contextmanager
-def gates(hf: nn.Module, geometry: Geometry, values: Tensor) -> Iterator[None]:
+def gates(
+    hf: nn.Module, geometry: Geometry, values: Tensor, replacement: LayerOutputs | None = None
+) -> Iterator[None]:
     """Multiply every unit's output by its gate while the context lasts; gradients flow through.
 
     Parameters
@@ -150,10 +159,19 @@ def gates(hf: nn.Module, geometry: Geometry, values: Tensor) -> Iterator[None]:
     values : Tensor, shape (rows, units)
         One leaves a unit alone, zero is a knockout. One row for every row of the batches that run
         inside.
+    replacement : mapping of int to Tensor, optional
+        What comes in as the gates close, as for `knockout`.
     """
 
-    def before(factor: Tensor) -> Any:
-        return lambda _module, args: (args[0] * factor.to(args[0]), *args[1:])
+    def before(factor: Tensor, outputs: Tensor | None) -> Any:
+        def change(_module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+            gate = factor.to(args[0])
+            changed = args[0] * gate
+            if outputs is not None:
+                changed = changed + (1 - gate) * outputs.to(args[0])
+            return (changed, *args[1:])
+
+        return change
 
     def after(factor: Tensor) -> Any:
         return lambda _module, _args, output: _with_first(output, lambda one: one * factor.to(one))
@@ -167,56 +185,12 @@ def gates(hf: nn.Module, geometry: Geometry, values: Tensor) -> Iterator[None]:
                 handles.append(module.register_forward_hook(after(part.unsqueeze(1))))
             else:
                 factor = part.repeat_interleave(site.width, dim=1).unsqueeze(1)
-                handles.append(module.register_forward_pre_hook(before(factor)))
+                outputs = None if replacement is None else replacement[site.layer]
+                handles.append(module.register_forward_pre_hook(before(factor, outputs)))
         yield
     finally:
         for handle in handles:
             handle.remove()
-
-
-def mean_outputs(
-    hf: nn.Module, geometry: Geometry, sequences: Iterable[Tensor]
-) -> dict[int, Tensor]:
-    """Mean output of all heads of each layer over every token of some sequences.
-
-    Parameters
-    ----------
-    hf : torch.nn.Module
-        A transformers model.
-    geometry : Geometry
-    sequences : iterable of Tensor of int, shape (1, tokens)
-
-    Returns
-    -------
-    dict of int to Tensor of float32, shape (heads * head_dim,), on the CPU
-        By the number of the layer.
-    """
-    sums = {
-        layer.layer: torch.zeros(layer.heads * layer.head_dim, dtype=torch.float64)
-        for layer in geometry.layers
-    }
-    count = 0
-
-    def hook(layer: LayerHeads) -> Any:
-        def read(_module: nn.Module, args: tuple[Any, ...]) -> None:
-            sums[layer.layer] += args[0].flatten(0, -2).sum(0, dtype=torch.float32).cpu()
-
-        return read
-
-    handles: list[Any] = []
-    try:
-        for layer in geometry.layers:
-            projection = hf.get_submodule(layer.projection)
-            handles.append(projection.register_forward_pre_hook(hook(layer)))
-        device = next(hf.parameters()).device
-        with torch.inference_mode():
-            for tokens in sequences:
-                hf(input_ids=tokens.to(device))
-                count += tokens.shape[1]
-    finally:
-        for handle in handles:
-            handle.remove()
-    return {layer: (total / count).float() for layer, total in sums.items()}
 
 
 def require_unmodified(hf: nn.Module, geometry: Geometry) -> None:
@@ -243,6 +217,7 @@ def _site_hooks(
     geometry: Geometry,
     masks: NDArray[np.bool_],
     entries: Sequence[int] | None,
+    replacement: LayerOutputs | None,
     *,
     allow_mute: bool,
 ) -> list[_SiteHook]:
@@ -261,7 +236,10 @@ def _site_hooks(
             there = torch.device("cpu") if device.type == "meta" else device
             rows_there = placed(rows.copy(), there)
             units = geometry.heads[site.columns]
-            hooks.append(_SiteHook(site, units, rows_there, allow_mute=allow_mute))
+            outputs = None
+            if replacement is not None and site.width is not None:
+                outputs = replacement[site.layer].to(there)
+            hooks.append(_SiteHook(site, units, rows_there, outputs, allow_mute=allow_mute))
     return hooks
 
 
@@ -273,14 +251,21 @@ def _with_first(output: Any, change: Callable[[Tensor], Tensor]) -> Any:
 
 
 class _SiteHook:
-    """Zeroes one site's masked units and remembers that it did."""
+    """Zeroes or replaces one site's masked units and remembers that it did."""
 
     def __init__(
-        self, site: Site, units: Sequence[AnyUnit], masks: Tensor, *, allow_mute: bool
+        self,
+        site: Site,
+        units: Sequence[AnyUnit],
+        masks: Tensor,
+        outputs: Tensor | None,
+        *,
+        allow_mute: bool,
     ) -> None:
         self.site = site
         self.units = units
         self.masks = masks
+        self.outputs = outputs
         self.allow_mute = allow_mute
         # (rows, 1, width) against activations of (batch, positions, width); a whole output has one
         # unit, whose mask serves all its numbers.
@@ -315,10 +300,15 @@ class _SiteHook:
                 f"The batch has {states.shape[0]} rows but there are {columns.shape[0]} masks."
             )
         self.fired = True
+        if self.outputs is None:
+            changed = states.masked_fill(columns, 0)
+        else:
+            changed = torch.where(columns, self.outputs.to(states), states)
         if not self.allow_mute:
-            # Stays on the device: whether anything was there to zero is asked once a forward pass.
-            self.something = (states * columns).abs().amax(dim=tuple(range(1, states.dim())))
-        return states.masked_fill(columns, 0)
+            # Stays on the device: whether anything was there to change is asked once a forward
+            # pass.
+            self.something = (states - changed).abs().amax(dim=tuple(range(1, states.dim())))
+        return changed
 
     def check(self) -> None:
         """Raise unless the forward pass that just ended came through here and lost something."""
@@ -336,8 +326,8 @@ class _SiteHook:
         if bool(mute.any()):
             names = ", ".join(str(self.units[one]) for one in mute.nonzero().flatten().tolist())
             raise KnockoutError(
-                f"{names}: nothing but zeros comes from there already, so knocking that out "
-                "changes nothing."
+                f"{names}: nothing but {'zeros' if self.outputs is None else 'the replacement'} "
+                "comes from there already, so knocking that out changes nothing."
             )
 
     def check_ever_fired(self) -> None:

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from headsieve.models.heads import NOUNS, Units, kind_of
-from headsieve.report.words import interval, number, p_value, verdict, warnings
+from headsieve.report.words import REPLACEMENTS, interval, number, p_value, verdict, warnings
 from headsieve.results import CapabilityResult, Claim, ModelInfo, Result
 from headsieve.scores import LOG_PROB
 
 if TYPE_CHECKING:
+    from headsieve.measure.ablation import Ablation
     from headsieve.models.export import Edit
 
 
@@ -32,6 +33,7 @@ def model_card(
     difference: float,
     command: str,
     study: tuple[str, Result] | None = None,
+    ablation: Ablation = "zero",
     figures: Sequence[str] = (),
 ) -> str:
     """The text of ``README.md`` in an exported folder.
@@ -53,6 +55,8 @@ def model_card(
         The command that exports this.
     study : tuple of str and Result, optional
         The capability whose heads these are, and the study that found them.
+    ablation : {"zero", "mean", "resample"}
+        What knocked-out heads gave in the study.
     figures : sequence of str
         Paths of the figures to show, relative to the card.
     """
@@ -81,7 +85,7 @@ def model_card(
         )
     if study is not None:
         capability, result = study
-        parts += _finding(capability, result, exact=edit.is_knockout)
+        parts += _finding(capability, result, ablation, exact=edit.is_knockout)
         parts += [f"![{path}]({path})" for path in figures]
     parts += [
         "## How to repeat",
@@ -116,15 +120,15 @@ def _how(edit: Edit) -> str:
     return f"{sentence}; everything else is as it was."
 
 
-def _finding(capability: str, result: Result, *, exact: bool) -> list[str]:
+def _finding(capability: str, result: Result, ablation: Ablation, *, exact: bool) -> list[str]:
     found: CapabilityResult = result.capabilities[capability]
     checks = found.verification
     parts = ["## Finding", verdict(capability, found)]
     parts += [f"**Warning:** {warning}" for warning in warnings(capability, found)]
-    if not exact:
+    if not exact or ablation != "zero":
         parts.append(
-            "**These figures are of a knockout (a scale of zero);** this checkpoint changes the "
-            "heads in another way, of which nothing was measured."
+            f"**These figures are of heads whose output was set to {REPLACEMENTS[ablation]};** "
+            "this checkpoint changes the heads in another way, of which nothing was measured."
         )
     rows: list[tuple[str, Claim, str]] = [
         (capability, checks.capability, p_value(checks.capability.p_value))

@@ -11,6 +11,12 @@ from headsieve.models.heads import NOUNS, kind_of
 from headsieve.results import CapabilityResult, Claim, Interval
 from headsieve.scores import LOG_PROB
 
+# What a knocked-out head gives, by the ablation.
+REPLACEMENTS = {
+    "zero": "zero",
+    "mean": "its mean output over the task's search items",
+    "resample": "its output at one scored place of one of the task's search items",
+}
 # A control that loses more than this is worth a warning, whatever limit the search kept to.
 ACCURACY_TOLERANCE = 0.05
 NATS_TOLERANCE = 0.1

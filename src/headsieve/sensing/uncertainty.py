@@ -16,6 +16,8 @@ FloatArray = NDArray[np.float64]
 _RATIOS = np.concatenate([[0.0], np.geomspace(1e-3, 1e5, 50)])
 # Fewer masks than this say nothing of a variance.
 _FEWEST_MASKS = 6
+# As many heads that were knocked out alone say how much others may vary.
+_FEWEST_KNOWN = 5
 _TINY = 1e-12
 
 
@@ -73,7 +75,7 @@ def posterior(masks: Masks, changes: FloatArray, known: FloatArray) -> Posterior
     overlaps, basis = np.linalg.eigh(design @ design.T)
     fixed, changes, design = basis.T @ fixed, basis.T @ changes, basis.T @ design
     ratios = _RATIOS * len(masks) / overlaps.sum()
-    log_weights, means, variances, residuals = [], [], [], []
+    likelihoods, means, variances, residuals = [], [], [], []
     for ratio in ratios:
         precision = 1 / (1 + ratio * overlaps)
         information = (fixed.T * precision) @ fixed
@@ -91,12 +93,17 @@ def posterior(masks: Masks, changes: FloatArray, known: FloatArray) -> Posterior
             )
         )
         residuals.append(residual)
-        log_weights.append(
+        likelihoods.append(
             0.5 * np.log(precision).sum()
             - 0.5 * spare * np.log(residual)
             - 0.5 * np.linalg.slogdet(information)[1]
         )
-    weights = np.exp(np.array(log_weights) - max(log_weights)) * np.gradient(np.sqrt(ratios))
+    log_weights = np.array(likelihoods)
+    if (~other).sum() >= _FEWEST_KNOWN:
+        # Heads are knocked out alone because they promise most: the others vary no more than they.
+        most = float(np.nanmean(known**2))
+        log_weights[1:][(ratios * residuals)[1:] > most] = -np.inf
+    weights = np.exp(log_weights - log_weights.max()) * np.gradient(np.sqrt(ratios))
     weights /= weights.sum()
     mean[other] = weights @ means
     spread = np.array(variances) + (np.array(means) - mean[other]) ** 2

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from headsieve.atlas_result import AtlasResult
     from headsieve.comparison import Comparison
     from headsieve.examples import Examples
+    from headsieve.measure.ablation import Ablation
     from headsieve.report.curve import Curve
     from headsieve.results import CapabilityResult, HeadResult, Result
     from headsieve.study import Study
@@ -121,6 +122,7 @@ def study_page(study: Study, folder: Path) -> str:
     return render_page(
         study.result,
         configuration=study.config.to_toml(),
+        ablation=study.config.ablation,
         general=study.general,
         curves=study.curves,
         linearities=linearities,
@@ -132,6 +134,7 @@ def render_page(
     result: Result,
     *,
     configuration: str,
+    ablation: Ablation = "zero",
     general: Mapping[str, Sequence[str]],
     curves: Mapping[str, Curve],
     linearities: Mapping[str, Linearity],
@@ -144,6 +147,7 @@ def render_page(
     result : Result
     configuration : str
         The text of ``study.toml``.
+    ablation : {"zero", "mean", "resample"}
     general : mapping of str to sequence of str
         For each capability the heads that everything needs.
     curves : mapping of str to Curve
@@ -186,6 +190,7 @@ def render_page(
         tasks=_tasks(sections),
         configuration=configuration,
         units=_units(sections[0].result),
+        replacement=words.REPLACEMENTS[ablation],
         measures=charts.MEASURES,
         downloads={
             f"{stem}-heads.csv": _data_uri("text/csv", heads_csv(result.capabilities, general)),
