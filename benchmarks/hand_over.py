@@ -20,13 +20,13 @@ from typing import Any
 import torch
 
 from headsieve.handover import export
-from headsieve.measure.items import ItemSet
+from headsieve.measure.items import ItemSet, tokenize
 from headsieve.measure.journal import Journal
 from headsieve.measure.measurer import Measurer
 from headsieve.models.loading import Model, load_model
 from headsieve.sensing.problem import to_masks
 from headsieve.study import Study
-from headsieve.tasks import load_task
+from headsieve.tasks.builtin import load_builtin
 
 PAGE = Path(__file__).parents[1] / "docs" / "handing-over.md"
 HeadsByLayer = dict[int, list[int]]
@@ -129,7 +129,8 @@ def main() -> None:
     if options.run_folder is not None:
         config = Study.load(options.run_folder).config
         seed, limit = config.seed, config.limit
-    items = load_task(options.task).item_sets(model, seed, limit).held_out
+    split = load_builtin(options.task).split(seed, limit)
+    items = tokenize(split.held_out, split.prefix, "answer", model.tokenizer)
     with tempfile.TemporaryDirectory() as place:
         pages = snippets(Path(place))
         if options.run_folder is not None:

@@ -96,6 +96,16 @@ def test_log_probabilities_are_resampled() -> None:
     assert value_interval("log_prob", before, rng()) == mean_interval(before, rng())
 
 
+def test_shares_by_another_name_are_treated_alike() -> None:
+    before, after = np.array([1.0, 1, 1, 0, 1]), np.array([1.0, 0, 0, 0, 1])
+    assert value_interval("acc", before, rng()) == proportion_interval(4, 5)
+    assert drop_interval("exact_match", before, after, rng()) == paired_interval(2, 2, 0, 1)
+    # A share of right words, or items that count differently in a group's mean.
+    parts = np.array([0.5, 1.0, 0.0, 0.25, 1.0])
+    assert value_interval("f1", parts, rng()) == mean_interval(parts, rng())
+    assert drop_interval("f1", before, parts, rng()) == mean_interval(before - parts, rng())
+
+
 def test_it_covers_the_true_drop_about_as_often_as_it_says() -> None:
     draws = rng().multinomial(50, (0.55, 0.3, 0.05, 0.1), size=600)
     held = [low <= 0.25 <= high for low, high in (paired_interval(*map(int, one)) for one in draws)]

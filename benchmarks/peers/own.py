@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from headsieve.measure.ablation import Replacement
 from headsieve.measure.engine import Engine
 from headsieve.measure.generation import Generator
+from headsieve.measure.in_process import InProcess
 from headsieve.measure.journal import Journal
-from headsieve.measure.measurer import InProcess, Measurer
+from headsieve.measure.measurer import Measurer
 from headsieve.measure.texts import Texts
 from headsieve.measure.workers import BatchSize
 from peers import Peer, tokens_of

@@ -19,7 +19,7 @@ from headsieve.measure.ablation import Replacement
 from headsieve.measure.costs import ModelCosts, Work, kept_bytes
 from headsieve.measure.engine import attention_cost, check_masks, lowest_layer
 from headsieve.measure.generation import default_rows
-from headsieve.measure.measurer import InProcess, masks_per_batch
+from headsieve.measure.in_process import InProcess, masks_per_batch
 from headsieve.measure.packing import Row, TokenSequence, pack, single
 from headsieve.measure.texts import Continuation, Responses, Texts
 from headsieve.measure.workers import Batch, BatchSize, Gradient, Measured, Way

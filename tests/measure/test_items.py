@@ -8,8 +8,9 @@ import tokenizers
 import transformers
 
 from headsieve.errors import HeadsieveError
-from headsieve.measure.items import tokenize
-from headsieve.measure.texts import Responses
+from headsieve.measure.ablation import Replacement
+from headsieve.measure.items import GenerationItems, JoinedItems, tokenize
+from headsieve.measure.texts import Prompt, Responses
 from headsieve.tasks import Item
 from tests.tiny import byte_tokenizer
 
@@ -75,3 +76,18 @@ def test_choices_are_scored_behind_the_same_tokens() -> None:
     merging = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizers.Tokenizer(model))
     items = tokenize([Item("xa", ("b", "c"))], "", "choice", merging)
     assert [(one.tokens, one.start) for one in items.sequences] == [((0, 4), 1), ((0, 1, 3), 1)]
+
+
+def test_right_texts_are_known_where_there_are_any() -> None:
+    choice = tokenize(
+        [Item("x", (" a", " b"), 1), Item("y", (" a", " b", " c"))], "", "choice", TOKENIZER
+    )
+    text = tokenize([Item("", ("abc",))], "", "text", TOKENIZER)
+    assert choice.right == (1, 2)
+    joined = JoinedItems((choice, text, choice), np.ones(5))
+    assert joined.right == (1, 2, 5, 7, 8)
+    right = [joined.sequences[number] for number in joined.right]
+    assert [TOKENIZER.decode(one.tokens) for one in right] == ["x b", "y a", "abc", "x b", "y a"]
+    written = GenerationItems((Prompt((1, 2), 3),), lambda said: [1.0], "always right")
+    with pytest.raises(HeadsieveError, match="taken over right answers, and a task here has none"):
+        Replacement.over("mean", written, 0)

@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 
 from headsieve.errors import HeadsieveError
-from headsieve.measure.items import ItemSet, tokenize
+from headsieve.measure.in_process import InProcess
+from headsieve.measure.items import GenerationItems, ItemSet, tokenize
 from headsieve.measure.journal import Journal
-from headsieve.measure.measurer import InProcess, Measurer
+from headsieve.measure.measurer import Measurer
 from headsieve.measure.ray_workers import RayWorkers, _largest_share
-from headsieve.measure.texts import Texts
+from headsieve.measure.texts import Prompt, Texts
 from headsieve.measure.workers import Batch, Workers
 from headsieve.models.loading import Model, Source, load_model
 from headsieve.scores import Score
@@ -42,6 +43,12 @@ ITEMS: dict[str, ItemSet] = {
         "",
         "choice",
         byte_tokenizer(),
+    ),
+    # A judge need not be sent anywhere.
+    "written": GenerationItems(
+        (Prompt(tuple(b"ab"), 3), Prompt(tuple(b"abc"), 2, ("e",))),
+        lambda said: [float(len(one.text) > 1) for one in said],
+        "more than one letter",
     ),
 }
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 WORDS = (
-    *("cat", "dog", "sun", "sky", "red", "box", "run", "big", "map", "ink", "owl", "elm", "ant"),
-    *("bee", "fox", "pig", "hen", "cow", "jar", "lid", "pen", "cup", "hat", "bus"),
+    *("cat", "dog", "sun", "sky", "red", "box", "run", "big"),
+    *("map", "ink", "owl", "elm", "ant", "bee", "fox"),
 )
 DOCUMENTS = len(WORDS)
 
@@ -103,7 +103,7 @@ output_type: generate_until
 doc_to_text: "{{word}} ->"
 doc_to_target: "{{word[::-1]}}"
 description: "Backwards.\\n"
-generation_kwargs: {until: ["e", "\\n"], max_gen_toks: 7, do_sample: false}
+generation_kwargs: {until: ["e", "\\n"], max_gen_toks: 4, do_sample: false}
 metric_list:
   - {metric: exact_match, aggregation: mean, higher_is_better: true}
 filter_list:

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from headsieve.errors import HeadsieveError
+from headsieve.forecast import forecast
 from headsieve.measure.items import ItemSet, JoinedItems
 from headsieve.measure.journal import Journal
 from headsieve.measure.measurer import Measurer
@@ -64,9 +65,16 @@ def parts(items: ItemSet) -> list[Any]:
     return list(items.parts) if isinstance(items, JoinedItems) else [items]
 
 
-@pytest.mark.parametrize("heads", [(), HEADS], ids=["unmodified", "knocked out"])
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("family", ["llama", "gpt2"])
+@pytest.mark.parametrize(
+    ("family", "name", "heads"),
+    [
+        *(("llama", name, HEADS) for name in NAMES),
+        ("llama", "choice", ()),
+        ("llama", "written", ()),
+        ("gpt2", "choice", HEADS),
+        ("gpt2", "written", HEADS),
+    ],
+)
 def test_documents_get_what_the_harness_gives_them(
     folder: Path, family: str, name: str, heads: tuple[str, ...]
 ) -> None:
@@ -221,6 +229,27 @@ def test_the_gradient_is_that_of_the_search_score(llama: Model, folder: Path, na
             there = type(responses)(moved, responses.greedy, responses.margin)
             ends.append(items.score(there).search)
         assert slopes[number] == pytest.approx((ends[0] - ends[1]) / (2 * step), abs=1e-6)
+
+
+def test_a_forecast_counts_what_the_model_may_write(llama: Model, folder: Path) -> None:
+    options: dict[str, Any] = {
+        "controls": ["lm-eval:tiny_choice"],
+        "budget": 20,
+        "heads": 2,
+        "limit": 5,
+        "harness": HarnessOptions(str(folder)),
+    }
+    found = forecast(llama, ["lm-eval:tiny_written"], **options)
+    own = task(folder, "written").item_sets(llama, seed=0, limit=5)
+    assert found.evaluations >= 20
+    assert found.tokens > 20 * sum(len(one.tokens) for one in own.search.sequences) / 2
+    assert found.flops > 0
+
+
+def test_what_is_written_is_measured_with_zeroed_heads_only(llama: Model, folder: Path) -> None:
+    harness = HarnessOptions(str(folder))
+    with pytest.raises(HeadsieveError, match="held-out: the model writes while heads are zeroed"):
+        locate(llama, ["lm-eval:tiny_written"], controls=["text"], ablation="mean", harness=harness)
 
 
 def test_global_generators_are_left_alone(llama: Model, folder: Path) -> None:

@@ -17,7 +17,7 @@ from headsieve.measure.texts import Texts
 from headsieve.measure.workers import Batch, BatchSize, Gradient, Measured, Way
 
 if TYPE_CHECKING:
-    from headsieve.measure.measurer import InProcess
+    from headsieve.measure.in_process import InProcess
     from headsieve.models.heads import Units
     from headsieve.models.loading import Model, Source
 
@@ -70,7 +70,7 @@ class Replica:
         batch_size: BatchSize,
     ) -> None:
         """Say what will be measured."""
-        from headsieve.measure.measurer import InProcess
+        from headsieve.measure.in_process import InProcess
 
         if self._model is not None:
             self._measuring = InProcess()
