@@ -18,24 +18,13 @@ FloatArray = NDArray[np.float64]
 
 PAPER_ALPHA = 0.01
 RESAMPLINGS = 200
-# Heads measured alone: an effect of less than this share of the scores' spread is as good as none,
-# and one of twice that is certain enough to be fitted with a penalty so many times smaller.
-_NO_EFFECT = 0.1
-_TRUST = 5.0
 # A head is general if it costs so many nats and so large a share of the controls need it too.
 NOTICEABLE = 0.1
 _SHARED_BY = 0.5
 _CONFIDENCE = 0.95
-_TINY = 1e-9
 
 
-def lasso(
-    masks: Masks,
-    scores: FloatArray,
-    alpha: float = PAPER_ALPHA,
-    *,
-    weights: FloatArray | None = None,
-) -> FloatArray:
+def lasso(masks: Masks, scores: FloatArray, alpha: float = PAPER_ALPHA) -> FloatArray:
     """Effects by the Lasso on z-scored scores, the paper's decoder (arXiv 2603.03335).
 
     Parameters
@@ -44,9 +33,6 @@ def lasso(
     scores : ndarray of float, shape (masks,)
     alpha : float
         Weight of the l1 penalty, for scores of unit variance.
-    weights : ndarray of float, shape (heads,), optional
-        By how much less each head is penalised; one of weight zero has no effect (the adaptive
-        Lasso; Zou, *The Adaptive Lasso and Its Oracle Properties*, JASA 101, 2006).
 
     Returns
     -------
@@ -57,9 +43,8 @@ def lasso(
     if spread == 0:
         return np.zeros(masks.shape[1])
     standard = (scores - scores.mean()) / spread
-    weight = np.ones(masks.shape[1]) if weights is None else weights
-    fitted = Lasso(alpha=alpha, max_iter=20_000, random_state=0).fit(masks * weight, standard)
-    return np.asarray(fitted.coef_, dtype=np.float64) * weight * spread
+    fitted = Lasso(alpha=alpha, max_iter=20_000, random_state=0).fit(masks.astype(float), standard)
+    return np.asarray(fitted.coef_, dtype=np.float64) * spread
 
 
 @dataclass(frozen=True)
@@ -118,20 +103,13 @@ class _TaskData:
     single_items: FloatArray  # (singles, items)
 
     def effects(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> FloatArray:
-        """Effects from a selection of masks and of items.
-
-        What heads do alone is told to the decoder: those that do nothing cannot be what a mask
-        lost, and those that do much probably are, although together they do less than alone.
-        """
+        """Effects from a selection of masks and of items."""
         effect = np.zeros(self.masks.shape[1])
-        alone = self.single_items[:, columns].mean(axis=1) - self.base[columns].mean()
         if len(rows) > 1:
-            scores = self.items[np.ix_(rows, columns)].mean(axis=1)
-            weights = np.ones(len(effect))
-            nothing = _NO_EFFECT * float(scores.std()) + _TINY
-            weights[self.singles] = _TRUST * np.clip(np.abs(alone) / nothing - 1, 0, 1)
-            effect = lasso(self.masks[rows], scores, weights=weights)
-        effect[self.singles] = alone
+            effect = lasso(self.masks[rows], self.items[np.ix_(rows, columns)].mean(axis=1))
+        if len(self.singles):
+            base = self.base[columns].mean()
+            effect[self.singles] = self.single_items[:, columns].mean(axis=1) - base
         return effect
 
 
