@@ -295,7 +295,7 @@ def _plain_prefill(model: Model, group: Sequence[tuple[int, ...]], masks: Masks)
             use_cache=True,
             logits_to_keep=1,
         )
-    return _Batch(masks, output.past_key_values, seen, output.logits[:, -1])
+    return _Batch(masks, output.cache, seen, output.logits[:, -1])
 
 
 def _decode(
