@@ -79,11 +79,11 @@ def atlas_drops(result: AtlasResult, *, ax: Axes) -> Axes:
     mesh = _matrix(ax, drops, LOSSES, 0.0, 1.0)
     for row, column in zip(*np.nonzero(drops >= _WORTH_WRITING), strict=True):
         text = number(float(drops[row, column])).lstrip("0")
-        ax.text(column, row, text, ha="center", va="center", fontsize=4.5)
+        ax.text(column, row, text, ha="center", va="center", fontsize=3.5)
     ax.set_xticks(range(len(result.order)), result.order, rotation=90)
     ax.set_xlabel("capability that loses")
     bar = ax.figure.colorbar(mesh, ax=ax, location="top", fraction=0.03, pad=0.01)
-    bar.set_label("drop of accuracy without the row's heads")
+    bar.set_label("accuracy lost without the row's heads")
     return ax
 
 
