@@ -41,11 +41,16 @@ class TaskItems:
     documents : mapping of str to mapping of str to sequence of int
         Where items come from numbered documents: under ``search`` and ``held-out``, the numbers
         of each data set's documents.
+    companions : mapping of str to ItemSet
+        What else is measured of the chosen heads, to tell whether they hold the capability or the
+        form of its answers (`headsieve.format`): the held-out items as `TEXT`, a trivial task as
+        `TRIVIAL`, the faults of what is written as `FAULTS`.
     """
 
     search: ItemSet
     held_out: ItemSet
     documents: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
+    companions: Mapping[str, ItemSet] = field(default_factory=dict)
 
 
 class Task(Protocol):

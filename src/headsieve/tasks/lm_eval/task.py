@@ -53,6 +53,8 @@ class HarnessTask:
     word : str
         Its name in the harness.
     options : HarnessOptions
+    alias : str, optional
+        Under which results list it instead of ``lm-eval:`` and its name.
 
     Raises
     ------
@@ -62,6 +64,7 @@ class HarnessTask:
 
     word: str
     options: HarnessOptions
+    alias: str | None = None
 
     def __post_init__(self) -> None:
         require(self.word, self.options)
@@ -69,7 +72,7 @@ class HarnessTask:
     @property
     def name(self) -> str:
         """As it is given on the command line."""
-        return PREFIX + self.word
+        return self.alias or PREFIX + self.word
 
     @property
     def identity(self) -> Hashable:
