@@ -90,11 +90,11 @@ class PeerError(Exception):
 class _Worker:
     """A peer in another process."""
 
-    def __init__(self, peer: str, work: str, model: str, dtype: str) -> None:
+    def __init__(self, peer: str, work: str, model: str, dtype: str, device: str) -> None:
         context = multiprocessing.get_context("spawn")
         self._connection, other = context.Pipe()
         self._process = context.Process(
-            target=_serve, args=(other, peer, work, model, dtype), daemon=True
+            target=_serve, args=(other, peer, work, model, dtype, device), daemon=True
         )
         self._process.start()
         other.close()
@@ -145,7 +145,7 @@ def contest(
     rounds : int
         With none, only the first scores are compared.
     device : str
-        Where matrix products are timed.
+        ``cpu`` or ``cuda``.
 
     Raises
     ------
@@ -153,7 +153,7 @@ def contest(
         If headsieve itself fails.
     """
     names = [HEADSIEVE, *peers]
-    workers = {name: _Worker(name, work, model, dtype) for name in names}
+    workers = {name: _Worker(name, work, model, dtype, device) for name in names}
     left_out: dict[str, str] = {}
     try:
         result = Contest({}, left_out, [], 0.0)
@@ -204,6 +204,25 @@ def contest(
             worker.close()
 
 
+def difference_to_cpu(work: str, model: str, device: str) -> float:
+    """Largest difference of headsieve's float32 scores on a device from those on the CPU, in nats.
+
+    Raises
+    ------
+    PeerError
+        If headsieve fails on either.
+    """
+    workers = [_Worker(HEADSIEVE, work, model, "float32", where) for where in (device, "cpu")]
+    try:
+        counts = [worker.receive().masks for worker in workers]
+        some = list(range(min(MASKS_A_ROUND, *counts)))
+        one, other = (worker.score(some)[1] for worker in workers)
+        return float(np.abs(one - other).max())
+    finally:
+        for worker in workers:
+            worker.close()
+
+
 @dataclass(frozen=True)
 class _Ready:
     """What a worker says of itself when it is set up."""
@@ -214,7 +233,9 @@ class _Ready:
     versions: dict[str, str]
 
 
-def _serve(connection: Connection, name: str, work_name: str, model_name: str, dtype: str) -> None:
+def _serve(
+    connection: Connection, name: str, work_name: str, model_name: str, dtype: str, device: str
+) -> None:
     """Answer indices of masks with seconds, scores and peak memory until the pipe is closed."""
     # What libraries print is not for the parent's standard output, nor progress bars for anyone.
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -227,7 +248,7 @@ def _serve(connection: Connection, name: str, work_name: str, model_name: str, d
         from headsieve.provenance import peak_memory
 
         kind = load_peer(name)
-        model = hs.load_model(model_name, dtype=dtype)
+        model = hs.load_model(model_name, dtype=dtype, device=device)
         work = WORKS[work_name](model)
         needed = needed_flops(model, work)
         peer = kind(model, work)
@@ -251,11 +272,11 @@ def _serve(connection: Connection, name: str, work_name: str, model_name: str, d
         connection.send(PeerError(first_line(error)))
 
 
-def machine() -> dict[str, Any]:
-    """What the figures depend on besides the code."""
+def machine(device: str) -> dict[str, Any]:
+    """What the figures depend on besides the code; `device` may be ``auto``."""
     import torch
 
-    cuda = torch.cuda.is_available()
+    cuda = device == "cuda" or (device == "auto" and torch.cuda.is_available())
     return {
         "processor": torch.cuda.get_device_name() if cuda else platform.machine(),
         "threads": torch.get_num_threads(),

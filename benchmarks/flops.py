@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from headsieve.measure.engine import lowest_layer
-from headsieve.models.heads import decoder_layers
+from headsieve.models.architecture import decoder_layers
 from headsieve.models.loading import DTYPES
 
 if TYPE_CHECKING:

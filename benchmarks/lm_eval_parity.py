@@ -34,10 +34,11 @@ from lm_eval.models.huggingface import HFLM
 from lm_eval.tasks import TaskManager
 from numpy.typing import NDArray
 
-from headsieve.measure.items import JoinedItems, Responses
+from headsieve.measure.items import JoinedItems
 from headsieve.measure.journal import Journal
 from headsieve.measure.measurer import Measurer
-from headsieve.models.heads import Head
+from headsieve.measure.texts import Responses
+from headsieve.models.heads import AnyUnit
 from headsieve.models.loading import Model, load_model
 from headsieve.tasks import HarnessOptions, load_task
 from headsieve.tasks.lm_eval.items import HarnessItems
@@ -220,12 +221,12 @@ def random_masks(model: Model, count: int) -> NDArray[np.bool_]:
     return masks
 
 
-def heads_of(model: Model, mask: NDArray[np.bool_]) -> list[Head]:
+def heads_of(model: Model, mask: NDArray[np.bool_]) -> list[AnyUnit]:
     return [model.geometry.heads[column] for column in np.flatnonzero(mask)]
 
 
 @contextmanager
-def columns_zeroed(model: Model, heads: Sequence[Head]) -> Iterator[None]:
+def columns_zeroed(model: Model, heads: Sequence[AnyUnit]) -> Iterator[None]:
     """Set the heads' columns of the output projections to zero, and put them back."""
     projections = {layer.layer: layer.projection for layer in model.geometry.layers}
     kept = []

@@ -1,6 +1,7 @@
 """Time headsieve against other ways to score a model under masks, and print Markdown tables.
 
 python benchmarks/speed.py
+python benchmarks/speed.py --device cuda
 python benchmarks/speed.py --works few-shot --peers plain plain-cached-prefix --json
 
 All contenders run in turn, once a round, each in its own process with its own copy of the model; a
@@ -29,9 +30,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from contest import TOLERANCE, Contest, PeerError, contest, machine
+from contest import TOLERANCE, Contest, PeerError, contest, difference_to_cpu, machine
 from flops import matrix_peak
 from headsieve.provenance import versions
 from peers import HEADSIEVE, PEERS
@@ -41,8 +43,11 @@ DTYPES = ("float32", "bfloat16")
 
 
 def main() -> int:
-    options = _parser().parse_args()
-    place = machine()
+    parser = _parser()
+    options = parser.parse_args()
+    if options.device == "cuda" and not torch.cuda.is_available():
+        parser.error("there is no CUDA device")
+    place = machine(options.device)
     peaks = {dtype: matrix_peak(dtype, place["device"]) for dtype in DTYPES}
     dtypes = options.dtypes or ["float32"]
     slower = peaks["bfloat16"] <= peaks["float32"]
@@ -83,6 +88,11 @@ def main() -> int:
             for contender in found[dtype].contenders.values():
                 report["versions"] |= contender.versions
         report["works"][work] = _summary(found, dtypes)
+        if place["device"] != "cpu":
+            difference = difference_to_cpu(work, options.model, place["device"])
+            report["works"][work]["difference_to_cpu"] = difference
+            same = "agree with" if difference <= TOLERANCE else "DIFFER from"
+            _progress(f"{work}: scores {same} the CPU's ({difference:.2g} nats at most)")
         if not options.json:
             for dtype in dtypes:
                 print(_table(work, dtype, found[dtype], report["works"][work]))
@@ -101,6 +111,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--works", nargs="+", choices=WORKS, default=list(WORKS))
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))
     parser.add_argument("--model", default="smollm2", help="default smollm2")
+    parser.add_argument(
+        "--device",
+        choices=("auto", "cpu", "cuda"),
+        default="auto",
+        help="cuda also compares scores with the CPU's (default auto)",
+    )
     parser.add_argument("--repeats", type=_at_least_one, default=5, help="rounds (default 5)")
     parser.add_argument("--dtypes", nargs="+", choices=DTYPES, help="default: see above")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from headsieve.measure.items import ContinuationItems, Kind, Responses, tokenize
+from headsieve.measure.items import ContinuationItems, Kind, tokenize
+from headsieve.measure.texts import Responses
+from headsieve.models.heads import Head
 from headsieve.tasks import Item
 from headsieve.tasks.builtin import load_builtin
 
 if TYPE_CHECKING:
-    from headsieve.models.heads import Head
     from headsieve.models.loading import Model
 
 SEED = 0
@@ -98,7 +99,8 @@ WORKS: dict[str, Callable[[Model], Work]] = {
 
 def heads_of(model: Model, mask: NDArray[np.bool_]) -> list[Head]:
     """The heads that a mask knocks out."""
-    return [model.geometry.heads[column] for column in np.flatnonzero(mask)]
+    units = [model.geometry.heads[column] for column in np.flatnonzero(mask)]
+    return [unit for unit in units if isinstance(unit, Head)]
 
 
 def _work(model: Model, kind: Kind, prefix: str, items: Sequence[Item], masks: Masks) -> Work:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from headsieve.check import CHECKS, _Outcome
 from headsieve.cli import main
 from headsieve.models.loading import Model
 from headsieve.results import Result
@@ -365,6 +366,17 @@ def test_heads(run: Run, model: Model) -> None:
     assert "12 heads in 3 layers" in run("heads", "--model", "another", "--device", "cpu").out
 
 
+def test_heads_are_checked(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = ("heads", "--model", "model", "--device", "cpu", "--check")
+    checks = json.loads(run(*command, "--json").out)["checks"]
+    assert [one["holds"] for one in checks] == [True] * 6
+    assert "zeroed weights" in run(*command).out
+    monkeypatch.setitem(CHECKS, "rows", ("what", lambda _model: _Outcome(1.0)))
+    outcome = run(*command)
+    assert outcome.status == 2
+    assert "1 of 6 checks do not hold for model (rows)" in outcome.err.splitlines()[-1]
+
+
 def test_tasks(run: Run) -> None:
     outcome = run("tasks", "--json")
     assert outcome.status == 0
@@ -412,9 +424,12 @@ def shell(command: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
-@pytest.mark.parametrize("command", ["tasks", "tasks --json"])
-def test_output_that_cannot_be_written(command: str) -> None:
-    done = shell(f"headsieve {command} > /dev/full")
+@pytest.mark.parametrize(
+    "command", ["tasks", "tasks --json", "--help", "--version", "locate --help"]
+)
+@pytest.mark.parametrize("buffered", ["", "1"])
+def test_output_that_cannot_be_written(command: str, buffered: str) -> None:
+    done = shell(f"headsieve {command} > /dev/full", PYTHONUNBUFFERED=buffered)
     assert done.returncode == 2
     sentence = "headsieve: Cannot read or write the output: No space left on device.\n"
     assert done.stderr == sentence

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console, RenderableType
 
 from headsieve.cli import main
 from headsieve.comparison import compare
 from headsieve.errors import HeadsieveError
+from headsieve.report.comparison import comparison_tables
 from headsieve.report.page import comparison_page
 from headsieve.runs import STUDY_FILE
 from headsieve.study import Study
@@ -24,6 +27,7 @@ def study(folder: str, seed: int = 0, **capabilities: Any) -> Study:
         replace(CONFIG, seed=seed),
         examples.result(**capabilities),
         {name: [] for name in capabilities},
+        {},
         {},
         Path(folder),
     )
@@ -47,6 +51,46 @@ def test_shared_heads_drops_and_cost() -> None:
     assert (pair.runs, pair.shared, pair.either) == (("a", "b"), ("L3H0",), 3)
     assert pair.rank_agreement == pytest.approx(1)
     assert (len(plural.findings), plural.agreements) == (1, ())
+
+
+def test_the_worst_loss_in_nats_is_beside_that_in_accuracy() -> None:
+    hurt = examples.capability(controls={"text": examples.claim(-2.0, -2.5, "log_prob")})
+    comparison = compare([study("a", antonym=ONE), study("b", antonym=hurt)])
+    one, other = comparison.capabilities["antonym"].findings
+    assert (one.worst_in_nats, one.worst_in_nats_drop) == (None, None)
+    assert (other.worst_control, other.worst_in_nats) == (None, "text")
+    assert other.worst_in_nats_drop == pytest.approx(0.5)
+    page = comparison_page(comparison)
+    assert "<td>text 0.50</td>" in page
+    text = shown(comparison_tables(comparison))
+    assert re.search(r"b +500 +1,500 +- +- +text +0.50", text)
+
+
+def test_other_items_under_the_same_name_are_told() -> None:
+    def on(folder: str, fingerprint: str = "m", **items: str) -> Study:
+        one = study(folder, antonym=ONE)
+        return replace(one, config=replace(one.config, fingerprint=fingerprint, items=items))
+
+    first = on("a", antonym="1-2", plural="3-4")
+    again = on("b", antonym="9-2", plural="3-5", other="6-7")
+    comparison = compare([first, again])
+    # Search items may differ: what is compared is claimed on held-out ones.
+    assert comparison.other_items == ("plural",)
+    sentence = "these studies measured other held-out items of plural"
+    assert sentence in comparison_page(comparison)
+    assert sentence in shown(comparison_tables(comparison))
+    # Another model's tokens differ for the same texts.
+    assert compare([first, on("b", "other model", plural="3-5")]).other_items == ()
+    assert "other held-out items" not in comparison_page(
+        compare([first, replace(first, folder=Path("c"))])
+    )
+
+
+def shown(renderable: RenderableType) -> str:
+    console = Console(width=150)
+    with console.capture() as capture:
+        console.print(renderable)
+    return capture.get()
 
 
 def test_opposite_rankings_and_equal_effects() -> None:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from headsieve.errors import HeadsieveError
 from headsieve.measure.journal import Entry, Journal, Key
+from headsieve.models.heads import UNITS
 from headsieve.runs import JOURNAL_FILE, STUDY_FILE, Config, open_run, write_atomically
 from headsieve.scores import Score
 
@@ -33,6 +34,7 @@ CONFIG = Config(
     max_control_drop=0.05,
     strategy="adaptive",
     prior="none",
+    units="heads",
     seed=0,
     limit=None,
     batch_size="auto",
@@ -219,6 +221,7 @@ _configs = st.builds(
     max_control_drop=st.floats(0, 1),
     strategy=_text,
     prior=st.just("none"),
+    units=st.sampled_from(UNITS),
     seed=st.integers(0, 2**31),
     limit=st.none() | st.integers(5, 100),
     batch_size=st.just("auto") | st.integers(1, 100),
@@ -247,7 +250,7 @@ def test_the_command_holds_every_option() -> None:
     assert config.command == (
         "headsieve locate antonym --model 'my model' --revision main --controls copying,text "
         "--budget 100 --heads 5 --max-control-drop 0.05 --strategy adaptive --prior none "
-        "--seed 0 --limit 8 --device cpu --dtype float32 --batch-size auto"
+        "--units heads --seed 0 --limit 8 --device cpu --dtype float32 --batch-size auto"
     )
     assert "--controls none" in dataclasses.replace(CONFIG, controls=()).command
 

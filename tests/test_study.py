@@ -23,6 +23,7 @@ from headsieve.progress import Progress
 from headsieve.results import Result
 from headsieve.scoring import score
 from headsieve.study import Study, locate
+from headsieve.tasks import ItemTask, load_task
 from headsieve.tasks.selection import CONTROL_COUNT, TEXT_CONTROL
 from tests.taskfiles import WORDS, lasting, save_model, write_task
 from tests.test_scoring import by_hand
@@ -101,15 +102,52 @@ def test_a_study_and_its_run_folder(llama: Model) -> None:
     files = {str(path.relative_to("run")) for path in Path("run").rglob("*") if path.is_file()}
     figures = {
         f"figures/skill-{stem}"
-        for stem in ("effects.png", "effects.svg", "curve.png", "curve.svg", "curve.csv")
+        for stem in (
+            *("effects.png", "effects.svg", "effects.pdf"),
+            *("curve.png", "curve.svg", "curve.pdf", "curve.csv"),
+        )
     }
     assert files - {".lock"} == figures | {
         *("study.toml", "measurements.sqlite", "result.json", "heads.csv"),
-        *("heads.json", "report.html"),
+        *("heads.json", "examples.json", "report.html"),
     }
     loaded = Study.load("run")
     assert loaded == study
     assert loaded.folder == Path("run")
+
+
+def test_examples_are_held_out_items_as_they_were_scored(llama: Model) -> None:
+    study = find(llama, out="run")
+    shown = study.examples["skill"]
+    assert study["skill"].selected
+    assert 0 < len(shown.items) <= 6
+    task = load_task("skill.json")
+    assert isinstance(task, ItemTask)
+    split = task.split(0, 6)
+    held_out = {item.prompt: item for item in split.held_out}
+    for one in shown.items:
+        item = held_out[one.prompt]
+        assert one.expected == item.continuations[item.correct].strip()
+        assert "\n" not in one.before + one.after
+    claim = study["skill"].verification.capability
+    if len(shown.items) == claim.items:
+        assert sum(one.right_before for one in shown.items) == claim.baseline * claim.items
+        assert sum(one.right_after for one in shown.items) == claim.knocked_out * claim.items
+    # Those that the knockout turned come first.
+    turned = [one.right_before and not one.right_after for one in shown.items]
+    assert turned == sorted(turned, reverse=True)
+
+
+def test_a_study_without_examples_still_loads(llama: Model) -> None:
+    study = find(llama, out="run")
+    Path("run/examples.json").unlink()
+    loaded = Study.load("run")
+    assert loaded.examples == {}
+    assert loaded.result == study.result
+    assert "What the model says" not in loaded.write_page(Path("run")).read_text()
+    Path("run/examples.json").write_text('{"skill": 3}')
+    with pytest.raises(HeadsieveError, match="holds no examples"):
+        Study.load("run")
 
 
 def test_the_form_of_result_json(llama: Model) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,7 +10,9 @@ from numpy.typing import NDArray
 
 from headsieve.measure.engine import Engine
 from headsieve.measure.journal import Journal
-from headsieve.measure.measurer import Measurer
+from headsieve.measure.measurer import InProcess, Measurer
+from headsieve.measure.texts import Texts
+from headsieve.measure.workers import BatchSize
 from peers import Peer
 from works import Masks, Work
 
@@ -29,9 +32,17 @@ class Headsieve(Peer):
         return np.stack([score.log_prob for score in self.measurer.measure(masks, "work")])
 
 
+class _NoReentry(InProcess):
+    """Measuring that computes every layer for every mask."""
+
+    def begin(self, model: Model, texts: Mapping[str, Texts], batch_size: BatchSize) -> None:
+        super().begin(model, texts, batch_size)
+        self._reentering = Engine(model, reentry=False)
+
+
 class NoMaskSharing(Headsieve):
     """The same without `Engine`'s start above the layers that a mask leaves as they are."""
 
     def __init__(self, model: Model, work: Work) -> None:
         super().__init__(model, work)
-        self.measurer._reentering = Engine(model, reentry=False)
+        self.measurer = Measurer(model, {"work": work.item_set}, Journal(), workers=_NoReentry())

@@ -9,6 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headsieve.atlas_folder import Atlas
+    from headsieve.cartography import atlas
     from headsieve.comparison import compare
     from headsieve.errors import HeadsieveError
     from headsieve.handover import export
@@ -19,11 +21,13 @@ if TYPE_CHECKING:
     from headsieve.tasks import Task, load_task
 
 __all__ = [
+    "Atlas",
     "Head",
     "HeadsieveError",
     "Model",
     "Study",
     "Task",
+    "atlas",
     "compare",
     "export",
     "load_model",
@@ -33,11 +37,13 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Atlas": "headsieve.atlas_folder",
     "Head": "headsieve.models.heads",
     "HeadsieveError": "headsieve.errors",
     "Model": "headsieve.models.loading",
     "Study": "headsieve.study",
     "Task": "headsieve.tasks",
+    "atlas": "headsieve.cartography",
     "compare": "headsieve.comparison",
     "export": "headsieve.handover",
     "load_model": "headsieve.models.loading",

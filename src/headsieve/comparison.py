@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from scipy import stats
 
 from headsieve.errors import HeadsieveError
+from headsieve.scores import LOG_PROB
 
 if TYPE_CHECKING:
     from headsieve.results import CapabilityResult, Interval
-    from headsieve.scores import LOG_PROB
-from headsieve.study import Study
+    from headsieve.study import Study
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,10 @@ class Finding:
     ci : tuple of float
         95 % interval of the drop.
     worst_control : str or None
-        The control of the largest drop, among those whose metric is accuracy.
+        The control of the largest drop, among those whose metric is a share (accuracy).
     worst_control_drop : float or None
+    worst_in_nats, worst_in_nats_drop
+        Likewise among controls whose metric is a log-probability (plain text), in nats a token.
     evaluations, control_evaluations : int
     """
 
@@ -70,6 +72,8 @@ class Finding:
     ci: Interval
     worst_control: str | None
     worst_control_drop: float | None
+    worst_in_nats: str | None
+    worst_in_nats_drop: float | None
     evaluations: int
     control_evaluations: int
 
@@ -106,10 +110,20 @@ class ComparedCapability:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Several studies side by side."""
+    """Several studies side by side.
+
+    Attributes
+    ----------
+    runs : tuple of ComparedRun
+    capabilities : dict of str to ComparedCapability
+    other_items : tuple of str
+        Tasks of which studies of the same model measured other held-out items under the same name,
+        as other seeds, limits or files give.
+    """
 
     runs: tuple[ComparedRun, ...]
     capabilities: dict[str, ComparedCapability]
+    other_items: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """The same as plain lists and dictionaries, for JSON."""
@@ -150,7 +164,9 @@ def compare(studies: Sequence[Study]) -> Comparison:
         raise HeadsieveError(
             f"These studies have no capability in common; they are of {', '.join(names)}."
         )
-    return Comparison(tuple(_run(run, study) for run, study in by_run.items()), compared)
+    return Comparison(
+        tuple(_run(run, study) for run, study in by_run.items()), compared, _other_items(studies)
+    )
 
 
 def _run(run: str, study: Study) -> ComparedRun:
@@ -170,12 +186,8 @@ def _run(run: str, study: Study) -> ComparedRun:
 
 def _finding(run: str, name: str, result: CapabilityResult) -> Finding:
     claim = result.verification.capability
-    drops = {
-        control: one.drop
-        for control, one in result.verification.controls.items()
-        if one.metric != LOG_PROB
-    }
-    worst = max(drops, key=drops.__getitem__, default=None)
+    worst, drop = _worst(result, in_nats=False)
+    in_nats, nats = _worst(result, in_nats=True)
     return Finding(
         run=run,
         selected=tuple(result.selected),
@@ -185,10 +197,33 @@ def _finding(run: str, name: str, result: CapabilityResult) -> Finding:
         drop=claim.drop,
         ci=claim.ci,
         worst_control=worst,
-        worst_control_drop=None if worst is None else drops[worst],
+        worst_control_drop=drop,
+        worst_in_nats=in_nats,
+        worst_in_nats_drop=nats,
         evaluations=result.evaluations.capability,
         control_evaluations=result.evaluations.controls,
     )
+
+
+def _worst(result: CapabilityResult, *, in_nats: bool) -> tuple[str, float] | tuple[None, None]:
+    """The control that loses most, of those in nats or of the others, and its drop."""
+    drops = {
+        control: one.drop
+        for control, one in result.verification.controls.items()
+        if (one.metric == LOG_PROB) == in_nats
+    }
+    return max(drops.items(), key=lambda pair: pair[1], default=(None, None))
+
+
+def _other_items(studies: Sequence[Study]) -> tuple[str, ...]:
+    """Tasks of which studies of one model measured other held-out items under one name."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for study in studies:
+        for task, items in study.config.items.items():
+            # Fingerprints are of tokens, which differ between models.
+            key = (study.config.fingerprint, task)
+            found.setdefault(key, set()).add(items.rpartition("-")[2])
+    return tuple(dict.fromkeys(task for (_, task), kinds in found.items() if len(kinds) > 1))
 
 
 def _heads(result: CapabilityResult) -> set[str]:

@@ -25,7 +25,7 @@ from headsieve.tasks.builtin import load_builtin
 from headsieve.tasks.selection import by_name
 
 if TYPE_CHECKING:
-    from headsieve.models.heads import Head
+    from headsieve.models.heads import AnyUnit
     from headsieve.models.loading import Model
     from headsieve.study import Study
 
@@ -79,7 +79,7 @@ def export(
     model: Model,
     to: Path | str,
     *,
-    heads: Sequence[Head | str] | None = None,
+    heads: Sequence[AnyUnit | str] | None = None,
     study: Study | None = None,
     capability: str | None = None,
     scale: float = 0.0,
@@ -98,8 +98,8 @@ def export(
     model : Model
     to : path
         A folder that does not exist yet.
-    heads : sequence of Head or str, optional
-        The heads to change.
+    heads : sequence of Head, Unit or str, optional
+        The heads, or other units of one kind, to change.
     study : Study, optional
         In place of `heads`: take those that it selected, and tell of them in the model card.
     capability : str, optional

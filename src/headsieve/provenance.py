@@ -23,7 +23,7 @@ def describe_model(model: Model) -> ModelInfo:
         revision=model.revision,
         architecture=type(model.hf).__name__,
         layers=len(model.geometry.layers) + len(model.geometry.uncovered),
-        heads=len(model.geometry),
+        heads=sum(layer.heads for layer in model.geometry.layers),
         dtype=model.dtype,
         device=model.device.type,
         fingerprint=model.fingerprint,

@@ -5,20 +5,30 @@ Numbers are not rounded. A change that breaks a reader raises `SCHEMA`.
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, Self
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+if TYPE_CHECKING:
+    from headsieve.models.heads import AnyUnit
+    from headsieve.sensing.recovery import Effects
 
 SCHEMA = 1
 
 Interval = tuple[float, float]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+class Part(BaseModel):
+    """What all parts of a result have in common: no other entries, no infinities, no changes."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, populate_by_name=True
+    )
 
 
-class ModelInfo(_Part):
+class ModelInfo(Part):
     """The model that was studied."""
 
     name: str
@@ -31,7 +41,7 @@ class ModelInfo(_Part):
     fingerprint: str
 
 
-class HeadResult(_Part):
+class HeadResult(Part):
     """One head.
 
     Attributes
@@ -56,7 +66,7 @@ class HeadResult(_Part):
     control_effect: float | None
 
 
-class FrontierPoint(_Part):
+class FrontierPoint(Part):
     """A measured set that no other beats both in drop and in worst control drop (search items)."""
 
     heads: list[str]
@@ -64,14 +74,14 @@ class FrontierPoint(_Part):
     worst_control_drop: float
 
 
-class Evaluations(_Part):
+class Evaluations(Part):
     """Evaluations spent on the capability and on its controls."""
 
     capability: int
     controls: int
 
 
-class Claim(_Part):
+class Claim(Part):
     """A task before and after the knockout, on held-out items; `drop` is the difference.
 
     Attributes
@@ -89,7 +99,7 @@ class Claim(_Part):
     ci: Interval
 
 
-class TaskScore(_Part):
+class TaskScore(Part):
     """A task as ``headsieve score`` measures it.
 
     Attributes
@@ -114,7 +124,7 @@ class CapabilityClaim(Claim):
     p_value: float
 
 
-class RandomSets(_Part):
+class RandomSets(Part):
     """Drops of the capability under random sets of as many heads."""
 
     count: int
@@ -122,7 +132,7 @@ class RandomSets(_Part):
     max_drop: float
 
 
-class Verification(_Part):
+class Verification(Part):
     """What held-out items say."""
 
     capability: CapabilityClaim
@@ -130,7 +140,7 @@ class Verification(_Part):
     random_sets: RandomSets
 
 
-class CapabilityResult(_Part):
+class CapabilityResult(Part):
     """One capability: its heads, best first, the set chosen among them and its verification."""
 
     heads: list[HeadResult] = Field(min_length=1)
@@ -146,7 +156,7 @@ class CapabilityResult(_Part):
         return self
 
 
-class Cost(_Part):
+class Cost(Part):
     """What the study measured and what it took; times of resumed parts included."""
 
     evaluations: int
@@ -155,12 +165,8 @@ class Cost(_Part):
     peak_memory_bytes: int
 
 
-class Result(_Part):
+class Result(Part):
     """A whole study."""
-
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, allow_inf_nan=False, populate_by_name=True
-    )
 
     schema_: Literal[1] = Field(alias="schema")
     headsieve: str
@@ -184,3 +190,21 @@ class Result(_Part):
     def to_dict(self) -> dict[str, Any]:
         """The same as plain lists and dictionaries."""
         return self.model_dump(mode="json", by_alias=True)
+
+
+def ranked_heads(effects: Effects, heads: Sequence[AnyUnit]) -> list[HeadResult]:
+    """What is known of every head, the most needed first."""
+    return [
+        HeadResult(
+            head=str(heads[column]),
+            layer=heads[column].layer,
+            index=heads[column].index,
+            effect=float(effects.effect[column]),
+            ci=(float(effects.low[column]), float(effects.high[column])),
+            selection=float(effects.selection[column]),
+            control_effect=None
+            if np.isnan(effects.control_effect[column])
+            else float(effects.control_effect[column]),
+        )
+        for column in np.argsort(effects.effect, kind="stable")
+    ]

@@ -8,19 +8,24 @@ import shlex
 import sqlite3
 import tempfile
 import tomllib
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self, get_args
+from typing import TYPE_CHECKING, Any, Self, get_args
 
 import filelock
 import tomli_w
 
 from headsieve.errors import HeadsieveError
 from headsieve.measure.journal import Journal
+from headsieve.models.heads import Units
+from headsieve.names import join_names
 from headsieve.scores import Score
 from headsieve.sensing.problem import Prior
 from headsieve.tasks.lm_eval.options import HarnessOptions
+
+if TYPE_CHECKING:
+    from headsieve.tasks.task import TaskItems
 
 STUDY_FILE = "study.toml"
 JOURNAL_FILE = "measurements.sqlite"
@@ -48,6 +53,8 @@ class Config:
     max_control_drop : float
     strategy : str
     prior : {"none", "gradient"}
+    units : {"heads", "kv-groups", "attention-layers", "mlp-layers"}
+        What is searched for.
     seed : int
     limit : int or None
     batch_size : int or "auto"
@@ -55,6 +62,8 @@ class Config:
         Changes what is refused, not what is measured, so it may differ on resuming.
     items : dict of str to str
         Fingerprint of each task's search and held-out items.
+    quantize : {"4bit", "8bit"} or None
+        Of the model's weights.
     harness : HarnessOptions
         How tasks of lm-evaluation-harness are asked.
     documents : dict
@@ -74,11 +83,13 @@ class Config:
     max_control_drop: float
     strategy: str
     prior: Prior
+    units: Units
     seed: int
     limit: int | None
     batch_size: int | str
     force: bool
     items: dict[str, str]
+    quantize: str | None = None
     harness: HarnessOptions = field(default_factory=HarnessOptions)
     documents: dict[str, dict[str, dict[str, list[int]]]] = field(default_factory=dict)
 
@@ -96,7 +107,7 @@ class Config:
                 f"There is no prior {self.prior!r}; use {' or '.join(get_args(Prior))}.",
             ),
             (
-                self.prior == "none" or self.strategy == "adaptive",
+                self.prior == "none" or self.strategy in ("adaptive", "atlas"),
                 f"The strategy {self.strategy} takes no prior; only adaptive does.",
             ),
             (self.seed >= 0, f"The seed must be 0 or more, not {self.seed}."),
@@ -107,6 +118,24 @@ class Config:
         ):
             if not holds:
                 raise HeadsieveError(sentence)
+
+    def with_items(self, items: Mapping[str, TaskItems]) -> Self:
+        """The same with what identifies each task's items."""
+        return replace(
+            self,
+            items={
+                name: f"{own.search.fingerprint}-{own.held_out.fingerprint}"
+                for name, own in items.items()
+            },
+            documents={
+                name: {
+                    part: {dataset: list(numbers) for dataset, numbers in datasets.items()}
+                    for part, datasets in own.documents.items()
+                }
+                for name, own in items.items()
+                if own.documents
+            },
+        )
 
     def to_toml(self) -> str:
         """The text of ``study.toml``; options that were not given are left out."""
@@ -125,6 +154,7 @@ class Config:
         """
         try:
             values: dict[str, Any] = {"revision": None, "limit": None, "prior": "none"}
+            values |= {"units": "heads"}
             values |= tomllib.loads(text)
             for name in ("capabilities", "controls"):
                 values[name] = tuple(values[name])
@@ -143,14 +173,17 @@ class Config:
         words = ["headsieve", "locate", *self.capabilities, "--model", self.model]
         if self.revision is not None:
             words += ["--revision", self.revision]
-        words += ["--controls", ",".join(self.controls) or "none"]
+        words += ["--controls", join_names(self.controls) if self.controls else "none"]
         words += ["--budget", str(self.budget), "--heads", str(self.heads)]
         words += ["--max-control-drop", str(self.max_control_drop)]
-        words += ["--strategy", self.strategy, "--prior", self.prior, "--seed", str(self.seed)]
+        words += ["--strategy", self.strategy, "--prior", self.prior]
+        words += ["--units", self.units, "--seed", str(self.seed)]
         if self.limit is not None:
             words += ["--limit", str(self.limit)]
         words += ["--device", self.device, "--dtype", self.dtype]
         words += ["--batch-size", str(self.batch_size)]
+        if self.quantize is not None:
+            words += ["--quantize", self.quantize]
         words += self.harness.words
         return shlex.join([*words, *(["--force"] if self.force else [])])
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from headsieve.errors import HeadsieveError
+from headsieve.intervals import value_interval
 from headsieve.measure.journal import Journal
 from headsieve.measure.measurer import Measurer
-from headsieve.models.heads import Head
+from headsieve.models.heads import AnyUnit
 from headsieve.models.knockout import require_unmodified
 from headsieve.progress import Progress
 from headsieve.results import TaskScore
@@ -19,7 +20,7 @@ from headsieve.scores import Score
 from headsieve.sensing.problem import to_masks
 from headsieve.tasks import HarnessOptions
 from headsieve.tasks.selection import by_name
-from headsieve.verify import claim, mean_interval
+from headsieve.verify import claim
 from headsieve.workbench import task_words
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def score(
     model: Model,
     tasks: Sequence[str | os.PathLike[str]],
     *,
-    knockout: Sequence[Head | str] | None = None,
+    knockout: Sequence[AnyUnit | str] | None = None,
     seed: int = 0,
     limit: int | None = None,
     batch_size: int | Literal["auto"] = "auto",
@@ -44,8 +45,8 @@ def score(
     model : Model
     tasks : sequence of str or path
         Built-in names, task files, or ``lm-eval:NAME``.
-    knockout : sequence of Head or str, optional
-        Heads to knock out.
+    knockout : sequence of Head, Unit or str, optional
+        Heads, or other units of one kind, to knock out.
     seed : int
         Of the choice of few-shot examples, and of items where there is a limit.
     limit : int, optional
@@ -70,7 +71,10 @@ def score(
     if seed < 0:
         raise HeadsieveError(f"The seed must be 0 or more, not {seed}.")
     require_unmodified(model.hf, model.geometry)
-    columns = () if knockout is None else tuple(sorted(model.geometry.columns(knockout)))
+    columns: tuple[int, ...] = ()
+    if knockout is not None:
+        model = model.with_units(model.geometry.units_of(knockout))
+        columns = tuple(sorted(model.geometry.columns(knockout)))
     if knockout is not None and not columns:
         raise HeadsieveError("No heads to knock out were given.")
     named = by_name(task_words(tasks, "tasks"), {}, harness)
@@ -104,6 +108,6 @@ def _task_score(
             "baseline": before.metric,
             "knocked_out": None,
             "drop": None,
-            "ci": mean_interval(before.value, rng),
+            "ci": value_interval(metric, before.value, rng),
         }
     )

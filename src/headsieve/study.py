@@ -6,7 +6,7 @@ import csv
 import datetime
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
@@ -15,6 +15,10 @@ import numpy as np
 from pydantic import ValidationError
 
 from headsieve.errors import HeadsieveError, first_line
+from headsieve.examples import Examples, collect_examples, examples_json, read_examples
+from headsieve.intervals import value_interval
+from headsieve.measure.workers import Workers
+from headsieve.models.heads import NOUNS, Units
 from headsieve.models.knockout import require_unmodified
 from headsieve.progress import Progress
 from headsieve.provenance import describe_model, peak_memory, versions
@@ -29,8 +33,8 @@ from headsieve.results import (
     Cost,
     Evaluations,
     FrontierPoint,
-    HeadResult,
     Result,
+    ranked_heads,
 )
 from headsieve.runs import (
     RESULT_FILE,
@@ -41,22 +45,20 @@ from headsieve.runs import (
     run_folder,
     write_atomically,
 )
-from headsieve.sensing.problem import Columns, Prior, Problem, to_masks
-from headsieve.sensing.recovery import Effects
+from headsieve.sensing.problem import Columns, Masks, Prior, Problem, to_masks
 from headsieve.sensing.strategies import Strategy, find_strategy, search
-from headsieve.tasks import HarnessOptions
+from headsieve.tasks import HarnessOptions, Task
 from headsieve.tasks.selection import select_tasks
-from headsieve.verify import RANDOM_SETS, mean_interval, verify
+from headsieve.verify import RANDOM_SETS, verify
 from headsieve.workbench import Workbench, split_tasks, task_words
 
 if TYPE_CHECKING:
-    from headsieve.models.heads import Head
     from headsieve.models.loading import Model
-
 
 _FIGURES = "figures"
 _HEADS_FILE = "heads.csv"
 _HEADS_JSON_FILE = "heads.json"
+_EXAMPLES_FILE = "examples.json"
 _PAGE_FILE = "report.html"
 
 
@@ -73,6 +75,8 @@ class Study:
         For each capability, the heads that it needs but most controls need as well.
     curves : dict
         For each capability, all tasks' held-out metrics with 0 to K of its heads knocked out.
+    examples : dict
+        For each capability with selected heads, what the model says to a few held-out items.
     folder : Path or None
         Where it is kept.
     """
@@ -81,6 +85,7 @@ class Study:
     result: Result
     general: dict[str, list[str]]
     curves: dict[str, Curve]
+    examples: dict[str, Examples]
     folder: Path | None = None
 
     def __getitem__(self, capability: str) -> CapabilityResult:
@@ -102,6 +107,7 @@ class Study:
             raise HeadsieveError(f"Cannot write figures in {figures}: {error.strerror}.") from None
         for name, stem in file_names(self.curves).items():
             write_atomically(figures / f"{stem}-curve.csv", self.curves[name].to_csv())
+        write_atomically(folder / _EXAMPLES_FILE, examples_json(self.examples))
         write_atomically(folder / _HEADS_FILE, heads_csv(self.result.capabilities, self.general))
         write_atomically(folder / _HEADS_JSON_FILE, heads_json(self.result, self.general))
         self.write_page(folder)
@@ -136,15 +142,19 @@ class Study:
                 for name, stem in file_names(result.capabilities).items()
             }
             general = read_general(read_text(folder / _HEADS_FILE))
+            shown = folder / _EXAMPLES_FILE  # older studies have none
+            examples = read_examples(read_text(shown)) if shown.is_file() else {}
         except OSError as error:
             raise HeadsieveError(
                 f"{folder} holds no finished study ({error.filename} cannot be read)."
             ) from None
         except ValidationError as error:
-            raise HeadsieveError(
-                f"{folder / RESULT_FILE} is not a result of schema {SCHEMA}: "
-                f"{error.errors()[0]['msg']}."
-            ) from None
+            what = (
+                f"{RESULT_FILE} is not a result of schema {SCHEMA}"
+                if error.title == Result.__name__
+                else f"{_EXAMPLES_FILE} holds no examples"
+            )
+            raise HeadsieveError(f"{folder}: {what}: {error.errors()[0]['msg']}.") from None
         except HeadsieveError as error:
             raise HeadsieveError(f"{folder}: {error}") from None
         # A table may be damaged in more ways than can be told apart.
@@ -152,7 +162,7 @@ class Study:
             raise HeadsieveError(f"{folder} is damaged: {first_line(error)}.") from error
         if any(curves[name].capability != name for name in curves):
             raise HeadsieveError(f"{folder} is damaged: a curve is that of another capability.")
-        return cls(config, result, general, curves, folder)
+        return cls(config, result, general, curves, examples, folder)
 
 
 def locate(
@@ -165,6 +175,7 @@ def locate(
     max_control_drop: float = 0.05,
     strategy: str = "adaptive",
     prior: Prior = "none",
+    units: Units = "heads",
     seed: int = 0,
     limit: int | None = None,
     batch_size: int | Literal["auto"] = "auto",
@@ -173,6 +184,7 @@ def locate(
     resume: bool = False,
     force: bool = False,
     progress: Progress | None = None,
+    workers: Workers | None = None,
 ) -> Study:
     """Find the heads that each capability depends on, and confirm them on held-out items.
 
@@ -194,6 +206,8 @@ def locate(
     strategy : {"adaptive", "attribution", "exhaustive", "greedy", "halving", "paper", "thompson"}
     prior : {"none", "gradient"}
         Whether gradients may guide the adaptive search, at the price of three evaluations.
+    units : {"heads", "kv-groups", "attention-layers", "mlp-layers"}
+        What is searched for in place of heads; see docs/families.md.
     seed : int
         Of the split of items, the masks and the resampling.
     limit : int, optional
@@ -209,6 +223,8 @@ def locate(
     force : bool
         Search even for a capability that the model hardly has.
     progress : Progress, optional
+    workers : Workers, optional
+        What runs the model, as `RayWorkers` does; by default this process.
 
     Returns
     -------
@@ -221,9 +237,10 @@ def locate(
     """
     progress = progress or Progress()
     searcher = find_strategy(strategy)
+    model = model.with_units(units)
     if heads > len(model.geometry):
         raise HeadsieveError(
-            f"The model has {len(model.geometry)} heads; a set of {heads} cannot be found in it."
+            f"The model has {len(model.geometry)} {NOUNS[units][1]}; no set has {heads} of them."
         )
     require_unmodified(model.hf, model.geometry)
     capability_words = task_words(capabilities, "capabilities")
@@ -234,8 +251,9 @@ def locate(
         model=model.name,
         revision=model.revision,
         dtype=model.dtype,
-        device=model.device.type,
+        device=model.device.type if workers is None else workers.device,
         fingerprint=model.fingerprint,
+        quantize=model.quantize,
         capabilities=tuple(capability_words),
         controls=tuple(others if control_words is None else control_words),
         budget=budget,
@@ -243,6 +261,7 @@ def locate(
         max_control_drop=max_control_drop,
         strategy=strategy,
         prior=prior,
+        units=units,
         seed=seed,
         limit=limit,
         batch_size=batch_size,
@@ -251,21 +270,7 @@ def locate(
         harness=harness,
     )
     items = split_tasks(model, named, others, seed=seed, limit=limit)
-    config = replace(
-        config,
-        items={
-            name: f"{own.search.fingerprint}-{own.held_out.fingerprint}"
-            for name, own in items.items()
-        },
-        documents={
-            name: {
-                part: {dataset: list(numbers) for dataset, numbers in datasets.items()}
-                for part, datasets in own.documents.items()
-            }
-            for name, own in items.items()
-            if own.documents
-        },
-    )
+    config = config.with_items(items)
     folder = None if out is None else run_folder(out)
     with open_journal(folder, config, resume=resume) as journal:
         bench = Workbench(
@@ -275,12 +280,15 @@ def locate(
             journal,
             batch_size=batch_size,
             progress=progress,
+            workers=workers,
         )
         for name in named:
             # A strategy refuses what it cannot do at its first question, before anything is run.
             next(searcher(_problem(bench, config, name)))
         bench.check_baselines(force=force)
-        located = {name: _locate(bench, config, name, searcher) for name in named}
+        located = {
+            name: _locate(bench, config, name, task, searcher) for name, task in named.items()
+        }
         study = _study(bench, config, located, folder)
         if folder is not None:
             study.save(folder)
@@ -294,26 +302,30 @@ class _Located:
     result: CapabilityResult
     general: list[str]
     curve: Curve
+    examples: Examples | None
 
 
-def _locate(bench: Workbench, config: Config, capability: str, strategy: Strategy) -> _Located:
+def _locate(
+    bench: Workbench, config: Config, capability: str, task: Task, strategy: Strategy
+) -> _Located:
     """Search for one capability's heads, verify them, and measure them one after the other."""
     problem = _problem(bench, config, capability)
     bench.progress.stage(f"Searching {capability}", config.budget * len(problem.tasks))
     found = search(strategy, problem, bench.answer)
 
-    masks_verified = 2 + max(len(found.selected) - 1, 0)
-    bench.progress.stage(
-        f"Verifying {capability}", RANDOM_SETS + masks_verified * len(problem.tasks)
-    )
+    sets = [found.selected[:count] for count in range(len(found.selected) + 1)]
+    masks = to_masks(sets, problem.heads)
+    bench.progress.stage(f"Verifying {capability}", RANDOM_SETS + len(sets) * len(problem.tasks))
+    # All at once, so that many workers have work; what follows finds most of what it needs.
+    bench.measure_held_out(masks, problem.tasks)
     rng = np.random.default_rng([config.seed, 1])
     metrics = {task: bench.metrics[task] for task in problem.tasks}
     verification = verify(found.selected, capability, metrics, problem.heads, bench.held_out, rng)
-    curve = _curve(bench, capability, found.selected, metrics, rng)
+    curve = _curve(bench, capability, found.selected, masks, metrics, rng)
 
     names = [str(head) for head in bench.model.geometry.heads]
     result = CapabilityResult(
-        heads=_head_results(found.effects, bench.model.geometry.heads),
+        heads=ranked_heads(found.effects, bench.model.geometry.heads),
         selected=[names[column] for column in found.selected],
         frontier=[
             FrontierPoint(
@@ -326,7 +338,16 @@ def _locate(bench: Workbench, config: Config, capability: str, strategy: Strateg
         evaluations=Evaluations(capability=found.evaluations, controls=found.control_evaluations),
         verification=verification,
     )
-    return _Located(result, [names[column] for column in found.effects.general], curve)
+    examples = collect_examples(
+        bench,
+        task,
+        capability,
+        found.selected,
+        seed=config.seed,
+        limit=config.limit,
+    )
+    general = [names[column] for column in found.effects.general]
+    return _Located(result, general, curve, examples)
 
 
 def _problem(bench: Workbench, config: Config, capability: str) -> Problem:
@@ -346,37 +367,22 @@ def _curve(
     bench: Workbench,
     capability: str,
     selected: Columns,
+    masks: Masks,
     metrics: Mapping[str, str],
     rng: np.random.Generator,
 ) -> Curve:
     """Held-out metrics with 0 to all of the selected heads knocked out, best first."""
     heads = bench.model.geometry.heads
-    masks = to_masks([selected[:count] for count in range(len(selected) + 1)], len(heads))
     scores = {name: bench.held_out(masks, name) for name in metrics}
     return Curve(
         heads=tuple(str(heads[column]) for column in selected),
         metric=dict(metrics),
         values={name: tuple(score.metric for score in found) for name, found in scores.items()},
         capability=capability,
-        ci=tuple(mean_interval(score.value, rng) for score in scores[capability]),
+        ci=tuple(
+            value_interval(metrics[capability], score.value, rng) for score in scores[capability]
+        ),
     )
-
-
-def _head_results(effects: Effects, heads: Sequence[Head]) -> list[HeadResult]:
-    return [
-        HeadResult(
-            head=str(heads[column]),
-            layer=heads[column].layer,
-            index=heads[column].index,
-            effect=float(effects.effect[column]),
-            ci=(float(effects.low[column]), float(effects.high[column])),
-            selection=float(effects.selection[column]),
-            control_effect=None
-            if np.isnan(effects.control_effect[column])
-            else float(effects.control_effect[column]),
-        )
-        for column in np.argsort(effects.effect, kind="stable")
-    ]
 
 
 def _study(
@@ -389,7 +395,7 @@ def _study(
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         seed=config.seed,
         command=config.command,
-        model=describe_model(bench.model),
+        model=describe_model(bench.model).model_copy(update={"device": config.device}),
         capabilities={name: one.result for name, one in located.items()},
         cost=Cost(
             evaluations=evaluations,
@@ -404,5 +410,6 @@ def _study(
         result,
         {name: one.general for name, one in located.items()},
         {name: one.curve for name, one in located.items()},
+        {name: one.examples for name, one in located.items() if one.examples is not None},
         folder,
     )

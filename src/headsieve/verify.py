@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from headsieve.intervals import drop_interval
 from headsieve.results import (
     CapabilityClaim,
     Claim,
-    Interval,
     RandomSets,
     Verification,
 )
@@ -21,7 +21,6 @@ from headsieve.sensing.problem import Columns, Masks, to_masks
 
 RANDOM_SETS = 20
 _RESAMPLES = 9999
-_CONFIDENCE = 0.95
 
 Measure = Callable[[Masks, str], Sequence[Score]]
 
@@ -33,6 +32,8 @@ def verify(
     heads: int,
     measure: Measure,
     rng: np.random.Generator,
+    *,
+    random_sets: int = RANDOM_SETS,
 ) -> Verification:
     """Measure a chosen set on held-out items, beside controls and random sets.
 
@@ -49,6 +50,8 @@ def verify(
         Scores of a task's held-out items under masks of shape (masks, heads).
     rng : numpy.random.Generator
         For the random sets and the resampling.
+    random_sets : int
+        How many random sets of the same size to measure.
     """
     masks = to_masks([(), selected], heads)
     claims: dict[str, Claim] = {}
@@ -58,7 +61,7 @@ def verify(
         claims[task] = claim(metric, before, after, rng)
         if task == capability:
             differences = before.value - after.value
-    drops = _random_drops(selected, capability, heads, measure, rng)
+    drops = _random_drops(selected, capability, heads, measure, rng, random_sets)
     return Verification(
         capability=CapabilityClaim(
             **claims.pop(capability).model_dump(),
@@ -82,27 +85,9 @@ def claim(metric: str, before: Score, after: Score, rng: np.random.Generator) ->
             "baseline": before.metric,
             "knocked_out": after.metric,
             "drop": before.metric - after.metric,
-            "ci": mean_interval(before.value - after.value, rng),
+            "ci": drop_interval(metric, before.value, after.value, rng),
         }
     )
-
-
-def mean_interval(values: NDArray[np.float64], rng: np.random.Generator) -> Interval:
-    """95 % interval of a mean, by the percentile bootstrap over items.
-
-    Given paired differences, it is the paired bootstrap.
-    """
-    if len(values) < 2:
-        return (float(values.mean()), float(values.mean()))
-    interval = stats.bootstrap(
-        (values,),
-        np.mean,
-        n_resamples=_RESAMPLES,
-        confidence_level=_CONFIDENCE,
-        method="percentile",
-        rng=rng,
-    ).confidence_interval
-    return (float(interval.low), float(interval.high))
 
 
 def p_value(differences: NDArray[np.float64], rng: np.random.Generator) -> float:
@@ -135,12 +120,13 @@ def _random_drops(
     heads: int,
     measure: Measure,
     rng: np.random.Generator,
+    most: int,
 ) -> NDArray[np.float64]:
     """Drops of the capability under different random sets of as many heads as were chosen.
 
-    Fewer than usual where there are not so many other sets of that size.
+    Fewer where there are not so many other sets of that size.
     """
-    count = min(RANDOM_SETS, math.comb(heads, len(selected)) - 1)
+    count = min(most, math.comb(heads, len(selected)) - 1)
     if not count:
         return np.zeros(0)
     sets: list[Columns] = [()]

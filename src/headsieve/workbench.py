@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import stats
 
 from headsieve.errors import HeadsieveError
+from headsieve.intervals import proportion_interval
 from headsieve.measure.journal import Journal
 from headsieve.measure.measurer import Measurer
+from headsieve.measure.workers import BatchSize, Workers
 from headsieve.progress import Progress
 from headsieve.scores import LOG_PROB, Score
 from headsieve.sensing.problem import Answer, AnyQuestion, GradientQuestion, Masks
 from headsieve.tasks import Task
-from headsieve.tasks.task import TaskItems
+from headsieve.tasks.task import CONTROL_SEARCH_ITEMS, TaskItems
 
 if TYPE_CHECKING:
     from headsieve.models.loading import Model
@@ -48,6 +49,7 @@ def split_tasks(
     *,
     seed: int,
     limit: int | None,
+    control_items: int = CONTROL_SEARCH_ITEMS,
 ) -> dict[str, TaskItems]:
     """Search and held-out items of every task, tokenised.
 
@@ -60,13 +62,17 @@ def split_tasks(
         Of the split of items.
     limit : int, optional
         Search items of each task at most, and held-out items too.
+    control_items : int
+        Search items of each control at most.
 
     Returns
     -------
     dict of str to TaskItems
     """
     return {
-        name: task.item_sets(model, seed, limit, control=name in controls)
+        name: task.item_sets(model, seed, limit, search_limit=control_items)
+        if name in controls
+        else task.item_sets(model, seed, limit)
         for name, task in {**capabilities, **controls}.items()
     }
 
@@ -85,6 +91,8 @@ class Workbench:
     batch_size : int or "auto"
         Masks in one forward pass.
     progress : Progress
+    workers : Workers, optional
+        What runs the model; by default this process.
     """
 
     def __init__(
@@ -94,8 +102,9 @@ class Workbench:
         items: Mapping[str, TaskItems],
         journal: Journal,
         *,
-        batch_size: int | Literal["auto"],
+        batch_size: BatchSize,
         progress: Progress,
+        workers: Workers | None = None,
     ) -> None:
         self.model = model
         self.capabilities = tuple(capabilities)
@@ -115,6 +124,7 @@ class Workbench:
             journal,
             batch_size=batch_size,
             on_measured=lambda _name, count: progress.advance(count),
+            workers=workers,
         )
 
     @property
@@ -140,11 +150,15 @@ class Workbench:
         """Scores on held-out items, one a mask."""
         return self._measurer.measure(masks, f"{task} held-out")
 
+    def measure_held_out(self, masks: Masks, tasks: Sequence[str]) -> None:
+        """Measure several tasks' held-out items at once, for `held_out` to find."""
+        self._measurer.measure_all(masks, [f"{task} held-out" for task in tasks])
+
     def answer(self, question: AnyQuestion) -> Answer:
         """Measure what a strategy asks for, on search items."""
         if isinstance(question, GradientQuestion):
             return {task: self._measurer.gradient(f"{task} search") for task in question.tasks}
-        return {task: self.search(question.masks, task) for task in question.tasks}
+        return self._search(question.masks, question.tasks)
 
     def check_baselines(self, *, force: bool) -> None:
         """Refuse capabilities that the model hardly has, and tell of controls that cannot fall.
@@ -154,21 +168,8 @@ class Workbench:
         HeadsieveError
             If a capability's metric is not clearly above chance and `force` is not set.
         """
-        self.progress.stage("Unmodified model", len(self.tasks))
-        nothing = np.zeros((1, len(self.model.geometry)), dtype=bool)
-        for name, own in self.items.items():
-            score, items, part = self.search(nothing, name)[0], own.search, "search"
-            if own.search.metric == LOG_PROB != own.held_out.metric:
-                # What is searched on says nothing of the metric, so what is claimed on must.
-                score, items, part = self.held_out(nothing, name)[0], own.held_out, "held-out"
-            least = items.chance + _ABOVE_CHANCE
-            if items.metric == LOG_PROB or (lower := _lower_end(score)) >= least:
-                continue
-            what = (
-                f"{name}: the model's {items.metric} is {score.metric:.2f} on {len(items)} {part} "
-                f"items, not clearly above chance (its 95 % interval begins at {lower:.2f} and "
-                f"should at {least:.2f})"
-            )
+        for name, weakness in self.weaknesses():
+            what = f"{name}: the model's {weakness}"
             if name not in self.capabilities:
                 self.progress.note(f"Control {what}, so it can show little harm.")
             elif not force:
@@ -176,6 +177,41 @@ class Workbench:
                     f"{what}, so there is too little to localize; choose another capability or use "
                     "--force."
                 )
+        self._tell_of_slow_ways()
+
+    def weaknesses(self) -> Iterator[tuple[str, str]]:
+        """Tasks whose metric is not clearly above chance, and what it is.
+
+        Capabilities come first, and controls are measured after them: a capability that is refused
+        costs no control.
+        """
+        self.progress.stage("Unmodified model", len(self.tasks))
+        nothing = np.zeros((1, len(self.model.geometry)), dtype=bool)
+        controls = [name for name in self.tasks if name not in self.capabilities]
+        for names in (self.capabilities, controls):
+            scores = self._search(nothing, names)
+            # What is searched on may say nothing of the metric, so what is claimed on must.
+            unlike = [name for name in names if self._part(name) == "held-out"]
+            self.measure_held_out(nothing, unlike)
+            for name in names:
+                score = self.held_out(nothing, name)[0] if name in unlike else scores[name][0]
+                own = self.items[name]
+                items = own.held_out if name in unlike else own.search
+                least = items.chance + _ABOVE_CHANCE
+                if items.metric != LOG_PROB and (lower := _lower_end(score)) < least:
+                    yield (
+                        name,
+                        f"{items.metric} is {score.metric:.2f} on {len(items)} {self._part(name)} "
+                        f"items, not clearly above chance (its 95 % interval begins at {lower:.2f} "
+                        f"and should at {least:.2f})",
+                    )
+
+    def _part(self, name: str) -> str:
+        """Which items show whether the model has a task at all: those of its metric."""
+        own = self.items[name]
+        return "held-out" if own.search.metric == LOG_PROB != own.held_out.metric else "search"
+
+    def _tell_of_slow_ways(self) -> None:
         for exact, shortcut in (
             (self._measurer.packed, "Sharing prefixes"),
             (self._measurer.reentry, "Skipping the layers below a knockout"),
@@ -186,10 +222,13 @@ class Workbench:
                     "computed the slow way."
                 )
 
+    def _search(self, masks: Masks, tasks: Sequence[str]) -> dict[str, list[Score]]:
+        found = self._measurer.measure_all(masks, [f"{task} search" for task in tasks])
+        return {task: found[f"{task} search"] for task in tasks}
+
 
 def _lower_end(score: Score) -> float:
     """Lower end of the metric's 95 % interval (Wilson)."""
     # Shares of right answers count as answers do, whose variance theirs cannot exceed.
     right = round(min(max(score.metric, 0.0), 1.0) * len(score.value))
-    interval = stats.binomtest(right, len(score.value)).proportion_ci(method="wilson")
-    return float(interval.low)
+    return proportion_interval(right, len(score.value))[0]

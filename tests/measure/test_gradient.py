@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from headsieve.measure.items import ItemSet, Responses
+from headsieve.measure.items import ItemSet
 from headsieve.measure.journal import Journal
 from headsieve.measure.measurer import Measurer
+from headsieve.measure.texts import Responses
 from headsieve.models.knockout import gates
 from headsieve.models.loading import Model
 from tests.measure.test_measurer import SHORT

@@ -8,7 +8,8 @@ import tokenizers
 import transformers
 
 from headsieve.errors import HeadsieveError
-from headsieve.measure.items import Responses, tokenize
+from headsieve.measure.items import tokenize
+from headsieve.measure.texts import Responses
 from headsieve.tasks import Item
 from tests.tiny import byte_tokenizer
 

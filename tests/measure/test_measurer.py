@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from headsieve.errors import HeadsieveError
-from headsieve.measure.items import ContinuationItems, ItemSet, Responses, tokenize
+from headsieve.measure.items import ContinuationItems, ItemSet, tokenize
 from headsieve.measure.journal import Journal
 from headsieve.measure.measurer import Measurer
 from headsieve.measure.packing import TokenSequence
+from headsieve.measure.texts import Responses
 from headsieve.models.loading import Model
 from headsieve.scores import Score
 from headsieve.tasks import Item

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headsieve.errors import HeadsieveError
-from headsieve.models.heads import Geometry, Head, LayerHeads, find_geometry
+from headsieve.models.architecture import find_geometry
+from headsieve.models.heads import Geometry, Head, LayerHeads
 from headsieve.models.loading import Model
 from tests.tiny import MakeModel
 

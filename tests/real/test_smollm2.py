@@ -187,3 +187,68 @@ def test_the_readme_runs(
     (study,) = studies
     assert study["antonym"].selected
     assert str(study["antonym"].selected) in capsys.readouterr().out
+
+
+@contextmanager
+def zeroed_parameters(model: Model, parts: dict[str, slice]) -> Iterator[None]:
+    """Zero rows of parameters in the weights themselves, and put them back."""
+    kept = {name: model.hf.get_parameter(name).detach().clone() for name in parts}
+    try:
+        for name, rows in parts.items():
+            model.hf.get_parameter(name).data[rows] = 0
+        yield
+    finally:
+        for name, weight in kept.items():
+            model.hf.get_parameter(name).data.copy_(weight)
+
+
+@pytest.mark.parametrize(
+    ("units", "parts"),
+    [
+        # A KV group gives nothing when its values are nothing.
+        (["L9G1"], {"model.layers.9.self_attn.v_proj.weight": slice(64, 128)}),
+        (
+            ["L9G0", "L20G2"],
+            {
+                "model.layers.9.self_attn.v_proj.weight": slice(0, 64),
+                "model.layers.20.self_attn.v_proj.weight": slice(128, 192),
+            },
+        ),
+        (["L9A"], {"model.layers.9.self_attn.o_proj.weight": slice(None)}),
+        (["L9M"], {"model.layers.9.mlp.down_proj.weight": slice(None)}),
+        (
+            ["L3M", "L28M"],
+            {
+                "model.layers.3.mlp.down_proj.weight": slice(None),
+                "model.layers.28.mlp.down_proj.weight": slice(None),
+            },
+        ),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, list) else "",
+)
+def test_a_larger_unit_is_zeroed_weights(
+    smollm2: Model, tokens: torch.Tensor, units: list[str], parts: dict[str, slice]
+) -> None:
+    before = logits(smollm2.hf, tokens)
+    with smollm2.knockout(units):
+        found = logits(smollm2.hf, tokens)
+    with zeroed_parameters(smollm2, parts):
+        expected = logits(smollm2.hf, tokens)
+    scale = float(expected.abs().max())
+    assert (found - expected).abs().max() < 1e-5 * scale
+    assert (found - before).abs().max() > 1e-2 * scale
+
+
+@pytest.mark.parametrize("unit", ["L9G1", "L9A", "L9M"])
+def test_scores_without_a_larger_unit_are_those_of_zeroed_weights(
+    smollm2: Model, unit: str
+) -> None:
+    parts = {
+        "L9G1": {"model.layers.9.self_attn.v_proj.weight": slice(64, 128)},
+        "L9A": {"model.layers.9.self_attn.o_proj.weight": slice(None)},
+        "L9M": {"model.layers.9.mlp.down_proj.weight": slice(None)},
+    }
+    (knocked_out,) = score(smollm2, ["antonym"], knockout=[unit], limit=10).values()
+    with zeroed_parameters(smollm2, parts[unit]):
+        (zeroed,) = score(smollm2, ["antonym"], limit=10).values()
+    assert knocked_out.knocked_out == zeroed.baseline

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from headsieve.examples import Example, Examples
 from headsieve.report.curve import Curve
 from headsieve.results import (
     CapabilityClaim,
@@ -122,4 +123,29 @@ def curve() -> Curve:
         },
         capability="antonym",
         ci=((0.55, 0.77), (0.25, 0.45), (0.0, 0.1)),
+    )
+
+
+def said() -> Examples:
+    return Examples(
+        prefix="big <-> small\nwet <-> dry\n",
+        kind="answer",
+        items=[
+            Example(
+                prompt="hot <->",
+                expected="cold",
+                before="cold",
+                after="",
+                right_before=True,
+                right_after=False,
+            ),
+            Example(
+                prompt="up <->",
+                expected="down",
+                before="down",
+                after="down",
+                right_before=True,
+                right_after=True,
+            ),
+        ],
     )

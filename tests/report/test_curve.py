@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 
 import pytest
 
@@ -44,3 +45,9 @@ def test_other_tables_are_refused(text: str) -> None:
 def test_a_value_for_every_count_is_required() -> None:
     with pytest.raises(HeadsieveError, match="has 2 values"):
         Curve(("L0H0",), {"a": "accuracy"}, {"a": (0.5,)}, "a", ((0.4, 0.6),))
+
+
+def test_heads_that_add_nothing_are_idle() -> None:
+    assert curve().idle == ()
+    same = replace(curve(), values=curve().values | {"antonym": (0.66, 0.7, 0.7)})
+    assert same.idle == ("L1H2", "L3H0")

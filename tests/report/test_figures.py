@@ -203,8 +203,10 @@ def test_files_have_safe_names_and_text_in_svg(tmp_path: Path) -> None:
     assert [path.name for path in written] == [
         "data-my-tasks.json-effects.png",
         "data-my-tasks.json-effects.svg",
+        "data-my-tasks.json-effects.pdf",
         "data-my-tasks.json-curve.png",
         "data-my-tasks.json-curve.svg",
+        "data-my-tasks.json-curve.pdf",
     ]
     assert all(path.stat().st_size for path in written)
     assert re.search(r"<text[^>]*>effect \(nats\)</text>", written[1].read_text("utf-8"))

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from headsieve.report.colours import GAIN, LOSS, SERIES
+from headsieve.report.figures import SCALE
 from headsieve.report.heads_file import heads_json
 from headsieve.report.page import render_page
 from headsieve.report.page.charts import effect_map, head_rows, knockout_bars
@@ -47,6 +49,7 @@ def page(*, several: bool = True) -> str:
         general={"antonym": examples.GENERAL},
         curves=curves,
         linearities=linearities,
+        examples={"antonym": examples.said()},
     )
 
 
@@ -107,6 +110,43 @@ def test_bars_are_measurements() -> None:
     }
 
 
+def test_bars_of_text_show_what_it_lost() -> None:
+    spec = knockout_bars(examples.curve(), "log_prob", "#slider")
+    losses = [row["value"] for row in spec["data"]["values"]]
+    assert losses == pytest.approx([0, 0.01, 0.06])
+    assert "longer is worse" in spec["layer"][0]["encoding"]["x"]["title"]
+    assert spec["layer"][0]["encoding"]["x"]["scale"]["domain"] == [0, 0.5]
+
+
+def test_a_fit_worse_than_the_mean_is_called_so() -> None:
+    noise = np.random.default_rng(1)
+    scores: dict[tuple[int, ...], float] = {
+        (number,): float(noise.normal()) for number in range(30)
+    }
+    found = linearity(scores, 30, 0)
+    assert found is not None
+    assert found.r_squared < 0
+    text = render_page(
+        examples.result(antonym=examples.capability()),
+        configuration="",
+        general={},
+        curves={},
+        linearities={"antonym": found},
+        examples={},
+    )
+    assert "worse than their mean" in text
+    assert "less than half" not in text
+
+
+def test_figures_and_page_have_the_same_colours() -> None:
+    style = page(several=False)
+    for number, colour in enumerate(SERIES, start=1):
+        assert f"--series-{number}: {colour};" in style
+    assert "rgba(208, 84, 0, 1)" in json.dumps(specs(style))
+    assert SCALE(0.0)[:3] == pytest.approx([part / 255 for part in LOSS])
+    assert SCALE(1.0)[:3] == pytest.approx([part / 255 for part in GAIN])
+
+
 def test_several_capabilities_side_by_side() -> None:
     capabilities = {
         "antonym": examples.capability(controls={"plural": examples.claim(0.9, 0.85)}),
@@ -137,6 +177,16 @@ def test_heads_as_json() -> None:
     assert (record["schema"], record["model"]["name"]) == (1, "tiny-model")
     assert (found["selected"], found["general"]) == (["L1H2", "L3H0"], ["L0H0"])
     assert [head["head"] for head in found["heads"][:2]] == ["L1H2", "L3H0"]
+
+
+def test_what_the_model_says_before_and_after() -> None:
+    text = page().partition("<script")[0]
+    assert "hot &lt;-&gt;" in text
+    assert re.search(r"<td class=\"said\">cold <span class=\"mark\">right<", text)
+    assert re.search(r"<td class=\"said wrong\">\(nothing\) <span class=\"mark\">wrong<", text)
+    # What stands before every prompt is there once, folded away.
+    assert text.count("big &lt;-&gt; small") == 1
+    assert text.index("<details>") < text.index("big &lt;-&gt; small")
 
 
 # -- in a browser ---------------------------------------------------------------------------------

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from headsieve.report.tables import (
     tasks_table,
 )
 from headsieve.results import CapabilityResult, TaskScore
-from tests.report.examples import EFFECTS, GENERAL, capability, claim, result
+from tests.report.examples import EFFECTS, GENERAL, capability, claim, curve, result
 
 
 def shown(renderable: RenderableType, width: int = 80) -> str:
@@ -37,7 +38,12 @@ def cells(text: str, start: str) -> list[str]:
 
 def test_summary_has_every_figure() -> None:
     text = shown(
-        summary(result(antonym=capability()), general={"antonym": GENERAL}, folder=Path("runs/1"))
+        summary(
+            result(antonym=capability()),
+            general={"antonym": GENERAL},
+            curves={},
+            folder=Path("runs/1"),
+        )
     )
     assert cells(text, "L1H2") == ["L1H2", "-1.23", "-1.43 to -1.13", "0.87", "-0.04"]
     assert cells(text, "antonym") == [
@@ -63,7 +69,7 @@ def test_summary_has_every_figure() -> None:
 def test_no_number_is_cut_however_narrow_the_terminal(width: int) -> None:
     long = "a-control-with-quite-a-long-name"
     study = result(antonym=capability(controls={long: claim(0.90, 0.85)}))
-    text = shown(summary(study, general={}, folder=None), width)
+    text = shown(summary(study, general={}, curves={}, folder=None), width)
     for one in ("-1.23", "-1.43 to -1.13", "0.87", "-0.04", "0.50 to 0.73", "0.02 to 0.09"):
         assert one in text
     rows = [_record("antonym", "answer", "accuracy", 150, 0.664, "English word to its opposite")]
@@ -77,7 +83,7 @@ def test_what_was_not_measured_of_controls_is_not_shown_as_nothing() -> None:
     one = capability()
     heads = [head.model_copy(update={"control_effect": None}) for head in one.heads]
     one = one.model_copy(update={"heads": heads})
-    text = shown(summary(result(antonym=one), general={}, folder=None))
+    text = shown(summary(result(antonym=one), general={}, curves={}, folder=None))
     assert cells(text, "L1H2")[-1] == "-"
     (first, *_) = csv.DictReader(io.StringIO(heads_csv({"antonym": one}, {})))
     assert first["control_effect"] == ""
@@ -93,12 +99,15 @@ def test_what_was_not_measured_of_controls_is_not_shown_as_nothing() -> None:
     ],
 )
 def test_weak_results_are_warned_of(weak: CapabilityResult) -> None:
-    assert shown(summary(result(antonym=weak), general={}, folder=None)).count("Warning: ") == 1
+    assert (
+        shown(summary(result(antonym=weak), general={}, curves={}, folder=None)).count("Warning: ")
+        == 1
+    )
 
 
 def test_without_a_set_the_best_heads_are_shown_and_no_claim() -> None:
     weak = capability(selected=[])
-    text = shown(summary(result(antonym=weak), general={}, folder=None))
+    text = shown(summary(result(antonym=weak), general={}, curves={}, folder=None))
     assert "none of them selected" in text
     assert cells(text, "L1H2")[1] == "-1.23"
     assert "random set" not in text
@@ -107,20 +116,29 @@ def test_without_a_set_the_best_heads_are_shown_and_no_claim() -> None:
 
 def test_each_capability_has_its_own_part() -> None:
     both = result(antonym=capability(), rhyme=capability(selected=[]))
-    text = shown(summary(both, general={}, folder=None))
+    text = shown(summary(both, general={}, curves={}, folder=None))
     assert text.index("antonym ---") < text.index("rhyme ---")
+
+
+def test_a_head_that_adds_nothing_is_named() -> None:
+    one = result(antonym=capability())
+    idle = replace(curve(), values=curve().values | {"antonym": (0.66, 0.3, 0.3)})
+    said = "L3H0 adds nothing on held-out items"
+    for found, count in ((idle, 1), (curve(), 0)):
+        text = shown(summary(one, general={}, curves={"antonym": found}, folder=None))
+        assert text.count(said) == count
 
 
 def test_names_are_not_markup() -> None:
     name = "[red]data[/red]/x.json"
-    text = shown(summary(result(**{name: capability()}), general={}, folder=None))
+    text = shown(summary(result(**{name: capability()}), general={}, curves={}, folder=None))
     assert name in text
 
 
 def test_an_ascii_terminal_can_show_it() -> None:
     raw = io.BytesIO()
     console = Console(width=80, file=io.TextIOWrapper(raw, encoding="ascii"))
-    console.print(summary(result(antonym=capability()), general={}, folder=None))
+    console.print(summary(result(antonym=capability()), general={}, curves={}, folder=None))
     console.file.flush()
     assert b"0.62" in raw.getvalue()
 

@@ -8,8 +8,9 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import metadata
-from typing import NoReturn
+from typing import Any, NoReturn
 
+from headsieve.cli.atlas import add_atlas
 from headsieve.cli.export import add_export
 from headsieve.cli.inspect import add_cache, add_heads, add_tasks
 from headsieve.cli.locate import add_locate
@@ -22,7 +23,11 @@ _INTERRUPTED = 130
 
 
 class _Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are one sentence, without the usage text."""
+    """An argument parser whose errors are one sentence, and whose help is never lost unnoticed."""
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        # argparse lets errors of writing pass; there is no public way to say otherwise.
+        print(message, end="", file=file or sys.stderr)
 
     def error(self, message: str) -> NoReturn:
         self.exit(_USAGE_ERROR, f"{self.prog}: {message}. See {self.prog} --help.\n")
@@ -87,6 +92,7 @@ def _parser() -> argparse.ArgumentParser:
         title="commands", metavar="COMMAND", required=True, parser_class=_Parser
     )
     add_locate(commands)
+    add_atlas(commands)
     add_score(commands)
     add_report(commands)
     add_compare(commands)

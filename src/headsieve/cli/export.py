@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from headsieve.cli.options import words
 from headsieve.errors import HeadsieveError
+from headsieve.names import split_names
 
 
 def add_export(commands: Any) -> None:
@@ -29,7 +29,12 @@ def add_export(commands: Any) -> None:
         "--model", metavar="M", help="hub id, folder, .gguf file, or smollm2 (of RUN: the study's)"
     )
     command.add_argument("--revision", metavar="R", help="branch, tag or commit on the hub")
-    command.add_argument("--knockout", metavar="L13H4,L20H8", help="heads to knock out")
+    command.add_argument(
+        "--knockout",
+        metavar="L13H4,L20H8",
+        help="heads to knock out, or KV groups (L13G1), attention layers (L13A) or MLP layers "
+        "(L13M)",
+    )
     command.add_argument(
         "--scale",
         type=float,
@@ -67,7 +72,7 @@ def _export(options: argparse.Namespace) -> None:
     if (options.run_folder is None) == (options.knockout is None):
         raise HeadsieveError("Give either the run folder of a study or --knockout with heads.")
     if options.run_folder is None:
-        heads = words(options.knockout)
+        heads = split_names(options.knockout)
         name, revision, dtype = options.model or DEFAULT_MODEL, options.revision, "auto"
     elif options.model is not None or options.revision is not None:
         raise HeadsieveError("A study's own model is exported; leave out --model and --revision.")

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 from headsieve.cli.options import add_model, load
 from headsieve.cli.output import show
+from headsieve.errors import HeadsieveError
+
+if TYPE_CHECKING:
+    from headsieve.check import Check
+    from headsieve.models.loading import Model
 
 
 def add_heads(commands: Any) -> None:
@@ -15,9 +21,15 @@ def add_heads(commands: Any) -> None:
     command = commands.add_parser(
         "heads",
         help="list a model's attention heads",
-        description="Show which attention heads a model has, and which layers are not covered.",
+        description="Show which attention heads a model has, and which layers are not covered. "
+        "With --check, also try on the model what must hold of knockouts.",
     )
     add_model(command)
+    command.add_argument(
+        "--check",
+        action="store_true",
+        help="check that knockouts do what they should; status 2 if anything does not hold",
+    )
     command.add_argument("--json", action="store_true", help="print JSON")
     command.set_defaults(run=_heads)
 
@@ -26,10 +38,30 @@ def _heads(options: argparse.Namespace) -> None:
     from headsieve.report import tables
 
     model = load(options)
+    checks = _checked(model) if options.check else []
     if options.json:
-        print(json.dumps({"model": model.name, **model.geometry.to_dict()}, indent=2))
+        record = {"model": model.name, **model.geometry.to_dict()}
+        if options.check:
+            record["checks"] = [asdict(check) for check in checks]
+        print(json.dumps(record, indent=2))
     else:
         show(tables.heads_table(model.geometry))
+        if options.check:
+            show(tables.checks_table(checks))
+    failed = [check for check in checks if check.holds is False]
+    if failed:
+        raise HeadsieveError(
+            f"{len(failed)} of {len(checks)} checks do not hold for {model.name} "
+            f"({', '.join(check.name for check in failed)}); do not trust knockouts in it."
+        )
+
+
+def _checked(model: Model) -> list[Check]:
+    from headsieve.check import check_model
+    from headsieve.report.progress import ConsoleProgress
+
+    with ConsoleProgress() as progress:
+        return check_model(model, progress=progress)
 
 
 def add_tasks(commands: Any) -> None:

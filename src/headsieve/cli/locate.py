@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from headsieve.cli.options import add_harness, add_measuring, harness, load, words
+from headsieve.cli.options import add_harness, add_measuring, harness, load, source
 from headsieve.cli.output import show
+from headsieve.errors import HeadsieveError
+from headsieve.names import split_names
+
+if TYPE_CHECKING:
+    from headsieve.measure.ray_workers import RayWorkers
+    from headsieve.models.loading import Model
+    from headsieve.progress import Progress
 
 
 def add_locate(commands: Any) -> None:
@@ -23,8 +32,9 @@ def add_locate(commands: Any) -> None:
     command.add_argument(
         "--controls",
         metavar="C,C",
-        help="tasks that should survive, or none (default: the other capabilities, filled up to "
-        "five from a fixed set of built-in tasks, and plain text)",
+        help="tasks that should survive, a name with a comma in double quotes, or none (default: "
+        "the other capabilities, filled up to five from a fixed set of built-in tasks, and plain "
+        "text)",
     )
     command.add_argument(
         "--budget",
@@ -59,11 +69,34 @@ def add_locate(commands: Any) -> None:
         "(%(default)s)",
     )
     command.add_argument(
+        "--units",
+        default="heads",
+        metavar="U",
+        help="what to search for: heads, kv-groups, attention-layers or mlp-layers (%(default)s)",
+    )
+    command.add_argument(
         "--out", type=Path, metavar="DIR", help="run folder (default: runs/CAPABILITY)"
     )
     command.add_argument("--resume", action="store_true", help="continue the study in the folder")
     command.add_argument(
         "--force", action="store_true", help="search even for what the model hardly can"
+    )
+    command.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="only tell what it would take: evaluations, tokens, operations, time and memory",
+    )
+    command.add_argument(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="measure in N processes, each with a replica of the model (needs ray)",
+    )
+    command.add_argument(
+        "--ray",
+        metavar="ADDRESS",
+        help="have the workers on this Ray cluster, or auto for the one this machine is part of "
+        "(default N: one for each GPU, or for each machine)",
     )
     add_measuring(command, "search items of a task at most, and held-out items too")
     add_harness(command)
@@ -84,33 +117,80 @@ def _locate(options: argparse.Namespace) -> None:
     if options.out is None:
         options.out = Path("runs") / "-".join(file_names(capabilities).values())
     options.out = run_folder(options.out)
-    with ConsoleProgress() as progress:
+    settings: dict[str, Any] = {
+        "controls": controls,
+        "budget": options.budget,
+        "heads": options.heads,
+        "max_control_drop": options.max_control_drop,
+        "strategy": options.strategy,
+        "prior": options.prior,
+        "units": options.units,
+        "seed": options.seed,
+        "limit": options.limit,
+        "batch_size": options.batch_size,
+        "harness": harness(options),
+    }
+    with ConsoleProgress() as progress, contextlib.ExitStack() as stack:
         progress.note(f"Loading {options.model} ...")
+        if options.dry_run:
+            _dry_run(load(options), options, settings)
+            return
+        workers = _workers(options, progress, stack)
+        model = load(options) if workers is None else _idle_model(options, workers)
         study = locate(
-            load(options),
+            model,
             options.capabilities,
-            controls=controls,
-            budget=options.budget,
-            heads=options.heads,
-            max_control_drop=options.max_control_drop,
-            strategy=options.strategy,
-            prior=options.prior,
-            seed=options.seed,
-            limit=options.limit,
-            batch_size=options.batch_size,
-            harness=harness(options),
+            **settings,
             out=options.out,
             resume=options.resume,
             force=options.force,
             progress=progress,
+            workers=workers,
         )
     if options.json:
         print(study.result.to_json(), end="")
     else:
-        show(tables.summary(study.result, general=study.general, folder=study.folder))
+        show(
+            tables.summary(
+                study.result, general=study.general, curves=study.curves, folder=study.folder
+            )
+        )
+
+
+def _dry_run(model: Model, options: argparse.Namespace, settings: dict[str, Any]) -> None:
+    from headsieve.forecast import forecast
+    from headsieve.report.tables import forecast_table
+
+    if options.ray is not None and options.workers is None:
+        raise HeadsieveError("For a dry run say with --workers how many there will be.")
+    found = forecast(model, options.capabilities, workers=options.workers or 1, **settings)
+    if options.json:
+        print(json.dumps(found.to_dict(), indent=2))
+    else:
+        show(forecast_table(found))
+
+
+def _workers(
+    options: argparse.Namespace, progress: Progress, stack: contextlib.ExitStack
+) -> RayWorkers | None:
+    if options.workers is None and options.ray is None:
+        return None
+    from headsieve.measure.ray_workers import RayWorkers
+
+    if options.quantize is not None:
+        raise HeadsieveError("Quantised models are measured in one process: leave out --workers.")
+    workers = RayWorkers(source(options), options.workers, address=options.ray, note=progress.note)
+    return stack.enter_context(workers)
+
+
+def _idle_model(options: argparse.Namespace, workers: RayWorkers) -> Model:
+    """The model in this process's main memory, where it says what is measured but is not run."""
+    from headsieve.models.loading import load_model
+
+    return load_model(options.model, device="cpu", dtype=workers.dtype, revision=options.revision)
 
 
 def _controls(text: str | None) -> list[str] | None:
     if text is None:
         return None
-    return [] if text == "none" else words(text)
+    return [] if text == "none" else split_names(text)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headsieve.models.loading import Model
+    from headsieve.models.loading import Model, Source
     from headsieve.tasks import HarnessOptions
 
 
@@ -27,6 +28,16 @@ def add_model(command: argparse.ArgumentParser) -> None:
         default="auto",
         metavar="T",
         help="auto, float32, bfloat16 or float16 (%(default)s)",
+    )
+    command.add_argument(
+        "--device-map",
+        metavar="M",
+        help="auto spreads the layers over all GPUs and main memory",
+    )
+    command.add_argument(
+        "--quantize",
+        metavar="Q",
+        help="4bit or 8bit quantises the weights as they are loaded (needs bitsandbytes)",
     )
 
 
@@ -83,15 +94,31 @@ def _batch_size(text: str) -> int | str:
         raise argparse.ArgumentTypeError(f"{text!r} is neither auto nor a number") from None
 
 
+def source(options: argparse.Namespace) -> Source:
+    """Where the model that the options name comes from, whatever the current folder."""
+    from headsieve.models.loading import Source
+
+    path = os.path.expanduser(options.model)
+    name = os.path.abspath(path) if os.path.exists(path) else options.model
+    return Source(
+        name,
+        options.device,
+        options.dtype,
+        options.revision,
+        options.device_map,
+        options.quantize,
+    )
+
+
 def load(options: argparse.Namespace) -> Model:
     """Load the model that the options name."""
     from headsieve.models.loading import load_model
 
     return load_model(
-        options.model, device=options.device, dtype=options.dtype, revision=options.revision
+        options.model,
+        device=options.device,
+        dtype=options.dtype,
+        revision=options.revision,
+        device_map=options.device_map,
+        quantize=options.quantize,
     )
-
-
-def words(text: str) -> list[str]:
-    """The words of a list that is separated by commas."""
-    return [word.strip() for word in text.split(",") if word.strip()]

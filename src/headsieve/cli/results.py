@@ -14,21 +14,22 @@ def add_report(commands: Any) -> None:
     """Add ``headsieve report``."""
     command = commands.add_parser(
         "report",
-        help="make the page of finished studies again",
-        description="Write report.html into the folder RUN of each finished study: one page that "
-        "opens in a browser and needs no network.",
+        help="make the page of finished studies or atlases again",
+        description="Write report.html into the folder RUN of each finished study, or atlas.html "
+        "into that of an atlas: one page that opens in a browser and needs no network.",
     )
     command.add_argument("run_folders", nargs="+", type=Path, metavar="RUN")
     command.set_defaults(run=_report)
 
 
 def _report(options: argparse.Namespace) -> None:
+    from headsieve.atlas_folder import ATLAS_FILE, Atlas
+    from headsieve.runs import run_folder
     from headsieve.study import Study
 
-    for folder in options.run_folders:
-        study = Study.load(folder)
-        assert study.folder is not None
-        print(study.write_page(study.folder))
+    for folder in map(run_folder, options.run_folders):
+        kind = Atlas if (folder / ATLAS_FILE).is_file() else Study
+        print(kind.load(folder).write_page(folder))
 
 
 def add_compare(commands: Any) -> None:

@@ -6,8 +6,9 @@ import argparse
 import json
 from typing import Any
 
-from headsieve.cli.options import add_harness, add_measuring, harness, load, words
+from headsieve.cli.options import add_harness, add_measuring, harness, load
 from headsieve.cli.output import show
+from headsieve.names import split_names
 
 
 def add_score(commands: Any) -> None:
@@ -19,7 +20,12 @@ def add_score(commands: Any) -> None:
         "and, with --knockout, without some heads.",
     )
     command.add_argument("tasks", nargs="+", metavar="TASK")
-    command.add_argument("--knockout", metavar="L13H4,L20H8", help="heads to knock out")
+    command.add_argument(
+        "--knockout",
+        metavar="L13H4,L20H8",
+        help="heads to knock out, or KV groups (L13G1), attention layers (L13A) or MLP "
+        "layers (L13M)",
+    )
     add_measuring(command, "items of a task at most")
     add_harness(command)
     command.set_defaults(run=_score)
@@ -37,7 +43,7 @@ def _score(options: argparse.Namespace) -> None:
         results = score(
             load(options),
             options.tasks,
-            knockout=None if options.knockout is None else words(options.knockout),
+            knockout=None if options.knockout is None else split_names(options.knockout),
             seed=options.seed,
             limit=options.limit,
             batch_size=options.batch_size,

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from headsieve.measure.memory import keep_freed_memory
 from headsieve.measure.packing import Row
 from headsieve.models.knockout import gates, knockout
+from headsieve.models.placing import placed
 from headsieve.models.reentry import enter_at, record_layer_inputs
 
 if TYPE_CHECKING:
@@ -124,8 +125,8 @@ class Engine:
         with torch.enable_grad(), gates(model.hf, model.geometry, values):
             logits = row_logits(model, row, 1)[0].float()
             total = torch.logsumexp(logits, dim=-1)
-            predictors = torch.as_tensor(row.predictors, device=logits.device)
-            targets = torch.as_tensor(row.targets, device=logits.device)
+            predictors = placed(row.predictors, logits.device)
+            targets = placed(row.targets, logits.device)
             log_prob = logits[predictors, targets] - total[predictors]
             weights = torch.as_tensor(slopes, device=logits.device, dtype=log_prob.dtype)
             (gradient,) = torch.autograd.grad(log_prob @ weights, values)
@@ -158,10 +159,10 @@ def row_logits(model: Model, row: Row, count: int, cache: Cache | None = None) -
     Tensor, shape (count, kept, vocabulary)
     """
     output: torch.Tensor = model.hf(
-        input_ids=torch.as_tensor(row.tokens, device=model.device).expand(count, -1),
+        input_ids=placed(row.tokens, model.device).expand(count, -1),
         attention_mask=_attention_mask(model, row),
-        position_ids=torch.as_tensor(row.positions, device=model.device).expand(count, -1),
-        logits_to_keep=torch.as_tensor(row.keep, device=model.device),
+        position_ids=placed(row.positions, model.device).expand(count, -1),
+        logits_to_keep=placed(row.keep, model.device),
         cache=cache,
         use_cache=cache is not None,
     ).logits
@@ -209,28 +210,29 @@ def _attention_mask(model: Model, row: Row) -> torch.Tensor | None:
     if row.attends is None:
         return None
     dtype = model.hf.dtype
-    attends = torch.as_tensor(row.attends, device=model.device)
+    attends = placed(row.attends, model.device)
     mask = torch.zeros(attends.shape, dtype=dtype, device=model.device)
     return mask.masked_fill_(~attends, torch.finfo(dtype).min)[None, None]
 
 
 def _token_scores(logits: torch.Tensor, row: Row) -> TokenScores:
     masks, kept, vocabulary = logits.shape
-    predictors = torch.as_tensor(row.predictors, device=logits.device)
-    targets = torch.as_tensor(row.targets, device=logits.device)
-    log_prob = torch.empty((masks, len(targets)), dtype=torch.float32, device=logits.device)
+    log_prob = torch.empty((masks, len(row.targets)), dtype=torch.float32, device=logits.device)
     margin = torch.empty_like(log_prob)
-    greedy = torch.empty((masks, len(targets)), dtype=torch.bool, device=logits.device)
+    greedy = torch.empty((masks, len(row.targets)), dtype=torch.bool, device=logits.device)
     step = max(1, _LOGITS_AT_ONCE // (masks * vocabulary))
     for first in range(0, kept, step):
         chunk = logits[:, first : first + step].float()
         # Predictors ascend in no order of their own: the chunk serves those that point into it.
-        served = (predictors >= first) & (predictors < first + step)
-        places = predictors[served] - first
+        # Chosen here: a device that is asked how many there are has to finish first.
+        serves = (row.predictors >= first) & (row.predictors < first + step)
+        served = placed(np.flatnonzero(serves), logits.device)
+        places = placed(row.predictors[serves] - first, logits.device)
+        targets = placed(row.targets[serves], logits.device)
         total = torch.logsumexp(chunk, dim=-1)[:, places]
-        target = chunk[:, places, targets[served]]
+        target = chunk[:, places, targets]
         best = chunk.topk(2, dim=-1)
-        greedy[:, served] = best.indices[:, places, 0] == targets[served]
+        greedy[:, served] = best.indices[:, places, 0] == targets
         other = torch.where(greedy[:, served], best.values[:, places, 1], best.values[:, places, 0])
         log_prob[:, served] = target - total
         margin[:, served] = target - other

@@ -14,9 +14,9 @@ from transformers import DynamicCache
 
 from headsieve.errors import HeadsieveError
 from headsieve.measure.engine import agree, attention_cost, check_masks, row_logits
-from headsieve.measure.items import Continuation
 from headsieve.measure.memory import halving
 from headsieve.measure.packing import Row, TokenSequence, pack
+from headsieve.measure.texts import Continuation
 from headsieve.models.knockout import KnockoutError, knockout
 
 if TYPE_CHECKING:
@@ -41,6 +41,24 @@ def encode_prompt(tokenizer: Any, text: str) -> tuple[int, ...]:
     begin = tokenizer.bos_token
     written = bool(begin) and text.startswith(begin)
     return tuple(tokenizer(text, add_special_tokens=not written)["input_ids"])
+
+
+def require_room(model: Model, prompt: Sequence[int], max_new_tokens: int) -> None:
+    """Refuse a prompt that cannot be continued.
+
+    Raises
+    ------
+    HeadsieveError
+        If it is empty or, with what is to follow it, too long for the model.
+    """
+    if not prompt:
+        raise HeadsieveError("A prompt without tokens cannot be continued.")
+    limit = model.position_limit
+    if limit is not None and len(prompt) + max_new_tokens > limit:
+        raise HeadsieveError(
+            f"A prompt has {len(prompt)} tokens and up to {max_new_tokens} are to follow, but the "
+            f"model takes at most {limit}."
+        )
 
 
 def default_rows(model: Model) -> int:
@@ -90,15 +108,8 @@ class Generator:
             raise HeadsieveError("At least one new token and one row at once are needed.")
         if isinstance(stop, str) or not all(stop):
             raise HeadsieveError("The stop strings must be a list of strings, none of them empty.")
-        limit = model.position_limit
         for prompt in self.prompts:
-            if not prompt:
-                raise HeadsieveError("A prompt without tokens cannot be continued.")
-            if limit is not None and len(prompt) + max_new_tokens > limit:
-                raise HeadsieveError(
-                    f"A prompt has {len(prompt)} tokens and up to {max_new_tokens} are to follow, "
-                    f"but the model takes at most {limit}."
-                )
+            require_room(model, prompt, max_new_tokens)
 
     @torch.inference_mode()
     def generate(self, masks: Masks) -> list[list[Continuation]]:

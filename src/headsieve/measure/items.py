@@ -14,70 +14,13 @@ from scipy.special import logsumexp, softmax
 
 from headsieve.errors import HeadsieveError
 from headsieve.measure.packing import TokenSequence
+from headsieve.measure.texts import Continuation, Prompt, Responses
 from headsieve.scores import LOG_PROB, LOG_PROB_FLOOR, Score, margin_of
 
 if TYPE_CHECKING:
     from headsieve.tasks.task import Item
 
 Kind = Literal["answer", "choice", "text"]
-
-
-@dataclass(frozen=True)
-class Prompt:
-    """Tokens to be continued greedily.
-
-    Attributes
-    ----------
-    tokens : tuple of int
-    max_new_tokens : int
-    stop : tuple of str
-        The continuation ends before the first of these.
-    """
-
-    tokens: tuple[int, ...]
-    max_new_tokens: int
-    stop: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Continuation:
-    """What the model said after a prompt.
-
-    Attributes
-    ----------
-    tokens : tuple of int
-        Those of the stop string included, but not the token that ends a text.
-    text : str
-        Up to the first stop string.
-    ended : bool
-        Whether it ended by itself or at a stop string, rather than at the limit.
-    """
-
-    tokens: tuple[int, ...]
-    text: str
-    ended: bool
-
-
-@dataclass(frozen=True)
-class Responses:
-    """What the model says of an item set under one mask.
-
-    Attributes
-    ----------
-    log_prob : ndarray of float64, shape (sequences,)
-        Sum over the scored tokens of each sequence, in nats.
-    greedy : ndarray of bool, shape (sequences,)
-        Whether greedy decoding says every scored token.
-    margin : ndarray of float64, shape (sequences,)
-        Smallest margin of a scored token, in nats.
-    continuations : tuple of Continuation
-        One for each prompt.
-    """
-
-    log_prob: NDArray[np.float64]
-    greedy: NDArray[np.bool_]
-    margin: NDArray[np.float64]
-    continuations: tuple[Continuation, ...] = ()
 
 
 class ItemSet(Protocol):
@@ -94,6 +37,14 @@ class ItemSet(Protocol):
     @property
     def prompts(self) -> tuple[Prompt, ...]:
         """Prompts to be continued."""
+
+    @property
+    def right(self) -> tuple[int, ...]:
+        """Numbers of those sequences that are right texts, as far as that is known.
+
+        Of several right answers to an item the first. Empty where only what the model writes is
+        judged.
+        """
 
     @property
     def metric(self) -> str:
@@ -173,6 +124,18 @@ class ContinuationItems:
     def prompts(self) -> tuple[Prompt, ...]:
         """None."""
         return ()
+
+    @property
+    def right(self) -> tuple[int, ...]:
+        """The first right continuation of each item; of text, all parts."""
+        if self.kind == "text":
+            return tuple(range(len(self.sequences)))
+        firsts = np.cumsum((0, *self.counts[:-1])).tolist()
+        return tuple(
+            first + correct[0]
+            for first, correct in zip(firsts, self.correct, strict=True)
+            if correct
+        )
 
     @property
     def metric(self) -> str:
@@ -269,6 +232,7 @@ class GenerationItems:
     metric: str = "accuracy"
     chance: float = 0.0
     sequences: tuple[TokenSequence, ...] = ()
+    right: tuple[int, ...] = ()
     fingerprint: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -313,6 +277,16 @@ class JoinedItems:
 
     def __len__(self) -> int:
         return len(self.weights)
+
+    @property
+    def right(self) -> tuple[int, ...]:
+        """Those of all parts."""
+        firsts = np.cumsum((0, *(len(part.sequences) for part in self.parts))).tolist()
+        return tuple(
+            first + number
+            for first, part in zip(firsts, self.parts, strict=False)
+            for number in part.right
+        )
 
     @property
     def metric(self) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 
 from headsieve.errors import HeadsieveError
 from headsieve.measure.engine import Engine, agree, attention_cost, check_masks, lowest_layer
-from headsieve.measure.generation import Generator, default_rows
-from headsieve.measure.items import Continuation, ItemSet, Responses, no_gradient
+from headsieve.measure.generation import Generator, default_rows, require_room
+from headsieve.measure.items import ItemSet, no_gradient
 from headsieve.measure.journal import Entry, Journal, Key
 from headsieve.measure.memory import halving
 from headsieve.measure.packing import Row, TokenSequence, pack, single
+from headsieve.measure.texts import Continuation, Prompt, Responses, Texts
+from headsieve.measure.workers import Batch, BatchSize, Gradient, Measured, Way, Workers
 from headsieve.models.knockout import KnockoutError
 from headsieve.scores import GRADIENT_COST, Score
 
@@ -39,9 +41,13 @@ class _Plan:
     packed: bool
     engine: Engine
 
+    @property
+    def tokens(self) -> int:
+        return sum(len(row.tokens) for row in self.rows)
+
 
 class Measurer:
-    """Measures tasks under masks with one model, through a journal.
+    """Measures tasks under masks of one model, through a journal.
 
     Parameters
     ----------
@@ -53,6 +59,8 @@ class Measurer:
         Masks in one forward pass; ``auto`` fits them to the length of the rows.
     on_measured : callable, optional
         Called with the name and the number of new measurements whenever some are finished.
+    workers : Workers, optional
+        What runs the model; by default this process.
 
     Raises
     ------
@@ -66,21 +74,24 @@ class Measurer:
         item_sets: Mapping[str, ItemSet],
         journal: Journal,
         *,
-        batch_size: int | Literal["auto"] = "auto",
+        batch_size: BatchSize = "auto",
         on_measured: Callable[[str, int], None] | None = None,
+        workers: Workers | None = None,
     ) -> None:
         if batch_size != "auto" and batch_size < 1:
             raise HeadsieveError(f"The batch size must be auto or at least 1, not {batch_size}.")
         self.model = model
         self.item_sets = dict(item_sets)
         self.journal = journal
-        self._batch_size = batch_size
         self._on_measured = on_measured
-        self._plans: dict[str, _Plan] = {}
-        self._generators: dict[str, list[tuple[list[int], Generator]]] = {}
-        self._plain = Engine(model, reentry=False)
-        self._reentering = Engine(model, reentry=True)
         _check_lengths(model, self.item_sets)
+        self._workers = workers or InProcess()
+        texts = {
+            name: Texts(one.sequences, one.prompts, one.right)
+            for name, one in self.item_sets.items()
+        }
+        self._workers.begin(model, texts, batch_size)
+        self._ways: dict[str, Way] = {}
 
     @property
     def packed(self) -> bool:
@@ -88,19 +99,15 @@ class Measurer:
 
         They do where that gives what plain rows give.
         """
-        return all(plan.packed for plan in self._plans.values())
+        return all(way.packed for way in self._ways.values())
 
     @property
     def reentry(self) -> bool:
         """Whether layers below the lowest knocked-out one are skipped, likewise."""
-        return all(plan.engine.reentry for plan in self._plans.values())
+        return all(way.reentry for way in self._ways.values())
 
     def measure(self, masks: Masks, name: str) -> list[Score]:
         """Scores of one task's items under each mask.
-
-        Measurements in the journal are not made again. The others are made and kept batch by
-        batch; which masks share a batch depends on nothing but the masks still to be measured, so
-        an interrupted call continues with the same batches and the same numbers.
 
         Parameters
         ----------
@@ -112,24 +119,67 @@ class Measurer:
         -------
         list of Score, one a mask
         """
-        keys = [self._key(mask, name) for mask in masks]
-        known = {key: self.journal.get(key) for key in keys}
-        first_row = {key: number for number, key in reversed(list(enumerate(keys)))}
-        # By the lowest layer they touch, so that a batch can start there.
-        missing = sorted(
-            (key for key, score in known.items() if score is None),
-            key=lambda key: lowest_layer(self.model.geometry, masks[[first_row[key]]]),
-        )
-        # Nothing is computed, not even how to compute, where everything is known.
-        size = self._masks_per_batch(name) if missing else 1
-        for start in range(0, len(missing), size):
-            batch = missing[start : start + size]
-            entries = self._measured(batch, masks[[first_row[key] for key in batch]], name)
+        return self.measure_all(masks, [name])[name]
+
+    def measure_all(self, masks: Masks, names: Sequence[str]) -> dict[str, list[Score]]:
+        """Scores of several tasks' items under each mask.
+
+        Measurements in the journal are not made again. The others are made and kept batch by
+        batch; which masks share a batch depends on nothing but the masks still to be measured, so
+        an interrupted call continues with the same batches and the same numbers, and any number of
+        workers gives those numbers too.
+
+        Parameters
+        ----------
+        masks : ndarray of bool, shape (masks, heads)
+        names : sequence of str
+            Names of item sets.
+
+        Returns
+        -------
+        dict of str to list of Score, one a mask
+        """
+        keys = {name: [self._key(mask, name) for mask in masks] for name in names}
+        known = {key: self.journal.get(key) for name in names for key in keys[name]}
+        asked: list[list[Key]] = []
+        batches: list[Batch] = []
+        for name in names:
+            row: dict[Key, NDArray[np.bool_]] = {}
+            for key, mask in zip(keys[name], masks, strict=True):
+                row.setdefault(key, mask)
+            # By the lowest layer they touch, so that a batch can start there.
+            missing = sorted(
+                (key for key in row if known[key] is None),
+                key=lambda key: lowest_layer(self.model.geometry, row[key][None]),
+            )
+            # Nothing is computed, not even how to compute, where everything is known.
+            size = self._way(name).masks_per_batch if missing else 1
+            for start in range(0, len(missing), size):
+                asked.append(missing[start : start + size])
+                batches.append(Batch(name, np.array([row[key] for key in asked[-1]])))
+        for number, measured in self._workers.measure(batches):
+            name = batches[number].name
+            entries = self._scored(asked[number], name, measured)
             self.journal.add(entries)
             known.update((entry.key, entry.score) for entry in entries)
             if self._on_measured is not None:
                 self._on_measured(name, len(entries))
-        return [score for key in keys if (score := known[key]) is not None]
+        return {
+            name: [score for key in keys[name] if (score := known[key]) is not None]
+            for name in names
+        }
+
+    def responses(self, masks: Masks, name: str) -> list[Responses]:
+        """What the model says of one task's items under each mask; the journal is not asked.
+
+        Parameters
+        ----------
+        masks : ndarray of bool, shape (masks, heads)
+        name : str
+            Name of an item set.
+        """
+        ((_, measured),) = self._workers.measure([Batch(name, masks)])
+        return measured.responses
 
     def gradient(self, name: str) -> NDArray[np.float64]:
         """Derivative of a task's search score with respect to a gate on each head.
@@ -152,72 +202,128 @@ class Measurer:
         HeadsieveError
             If memory does not suffice, or the score does not follow from log-probabilities.
         """
-        nothing = np.zeros((1, len(self.model.geometry)), dtype=bool)
-        key = self._key(nothing[0], name)
+        geometry = self.model.geometry
+        key = self._key(np.zeros(len(geometry), dtype=bool), name)
+        if geometry.units != "heads":
+            # Gates on other units have another gradient.
+            key = replace(key, mask=geometry.units)
         gradient = self.journal.gradient(key)
         if gradient is None:
-            started = time.perf_counter()
             items = self.item_sets[name]
             if not items.sequences:
                 raise no_gradient()
-            plan = self._plan(name)
-            log_prob, _, _ = self._sequence_scores(plan, nothing, items)
-            slopes = items.slopes(log_prob[0])
-            try:
-                parts = [plan.engine.gradient(row, slopes[row.sequences]) for row in plan.rows]
-            except (torch.OutOfMemoryError, MemoryError) as error:
-                raise HeadsieveError(
-                    f"There is not enough memory for gradients of {name}; do without them "
-                    "(--prior none)."
-                ) from error
-            gradient = np.sum(parts, axis=0)
-            tokens = GRADIENT_COST * sum(len(row.tokens) for row in plan.rows)
-            self.journal.add_gradient(key, name, gradient, tokens, time.perf_counter() - started)
+            started = time.perf_counter()
+            (unmodified,) = self.responses(np.zeros((1, len(geometry)), dtype=bool), name)
+            found = self._workers.gradient(name, items.slopes(unmodified.log_prob))
+            gradient = found.values
+            seconds = time.perf_counter() - started
+            self.journal.add_gradient(key, name, gradient, found.tokens, seconds)
             if self._on_measured is not None:
                 self._on_measured(name, GRADIENT_COST)
         return gradient
 
-    def _measured(self, keys: Sequence[Key], masks: Masks, name: str) -> list[Entry]:
+    def _scored(self, keys: Sequence[Key], name: str, measured: Measured) -> list[Entry]:
+        """Score what the model says under a batch's masks."""
         started = time.perf_counter()
-        responses = self.responses(masks, name)
-        scores = [self.item_sets[name].score(one) for one in responses]
-        seconds = (time.perf_counter() - started) / len(keys)
-        computed = self._tokens(name)
-        said = [sum(len(one.tokens) for one in response.continuations) for response in responses]
+        scores = [self.item_sets[name].score(one) for one in measured.responses]
+        seconds = measured.seconds + (time.perf_counter() - started) / len(keys)
         return [
-            Entry(key, name, score, computed + more, seconds)
-            for key, score, more in zip(keys, scores, said, strict=True)
+            Entry(key, name, score, tokens, seconds)
+            for key, score, tokens in zip(keys, scores, measured.tokens, strict=True)
         ]
 
-    def responses(self, masks: Masks, name: str) -> list[Responses]:
-        """What the model says of one task's items under each mask; the journal is not asked.
+    def _way(self, name: str) -> Way:
+        if name not in self._ways:
+            self._ways[name] = self._workers.way(name)
+        return self._ways[name]
 
-        Parameters
-        ----------
-        masks : ndarray of bool, shape (masks, heads)
-        name : str
-            Name of an item set.
+    def _key(self, mask: NDArray[np.bool_], name: str) -> Key:
+        heads = self.model.geometry.heads
+        return Key(
+            self.model.fingerprint,
+            self.item_sets[name].fingerprint,
+            self.model.dtype,
+            ",".join(str(heads[column]) for column in np.flatnonzero(mask)),
+        )
+
+
+class InProcess:
+    """Runs the model in this process."""
+
+    @property
+    def device(self) -> str:
+        """Kind of device that the model is on."""
+        return self.model.device.type
+
+    def begin(self, model: Model, texts: Mapping[str, Texts], batch_size: BatchSize) -> None:
+        """Say what will be measured of which model."""
+        self.model = model
+        self.texts = dict(texts)
+        self._batch_size = batch_size
+        self._plans: dict[str, _Plan] = {}
+        self._generators: dict[str, list[tuple[list[int], Generator]]] = {}
+        self._plain = Engine(model, reentry=False)
+        self._reentering = Engine(model, reentry=True)
+
+    def way(self, name: str) -> Way:
+        """How an item set is measured."""
+        plan, prompts = self._plan(name), self.texts[name].prompts
+        return Way(
+            masks_per_batch(self.model, plan.rows, prompts, self._batch_size),
+            self._read_tokens(name) + sum(prompt.max_new_tokens for prompt in prompts),
+            plan.packed,
+            plan.engine.reentry,
+        )
+
+    def measure(self, batches: Sequence[Batch]) -> Iterator[tuple[int, Measured]]:
+        """Measure batches in their order."""
+        for number, batch in enumerate(batches):
+            yield number, self.compute(batch)
+
+    def compute(self, batch: Batch) -> Measured:
+        """Measure one batch.
 
         Raises
         ------
         HeadsieveError
             If the model's log-probabilities are not finite numbers.
         """
-        items = self.item_sets[name]
-        log_prob = np.zeros((len(masks), 0))
-        greedy, margin = log_prob.astype(bool), log_prob
-        if items.sequences:
-            log_prob, greedy, margin = self._sequence_scores(self._plan(name), masks, items)
+        started = time.perf_counter()
+        log_prob, greedy, margin = self._sequence_scores(batch)
         if not np.isfinite(log_prob).all():
             raise HeadsieveError(
                 f"The model's log-probabilities are not finite numbers; {self._not_finite()}."
             )
-        said = self._continuations(name, masks)
-        return [Responses(*one) for one in zip(log_prob, greedy, margin, said, strict=True)]
+        responses = [
+            Responses(*one)
+            for one in zip(log_prob, greedy, margin, self._continuations(batch), strict=True)
+        ]
+        read = self._read_tokens(batch.name)
+        tokens = [
+            read + sum(len(said.tokens) for said in response.continuations)
+            for response in responses
+        ]
+        seconds = (time.perf_counter() - started) / len(batch.masks)
+        return Measured(responses, tokens, seconds)
 
-    def _continuations(self, name: str, masks: Masks) -> list[tuple[Continuation, ...]]:
+    def gradient(self, name: str, slopes: NDArray[np.float64]) -> Gradient:
+        """Gradient of a weighted sum of an item set's log-probabilities."""
+        started = time.perf_counter()
+        plan = self._plan(name)
+        try:
+            parts = [plan.engine.gradient(row, slopes[row.sequences]) for row in plan.rows]
+        except (torch.OutOfMemoryError, MemoryError) as error:
+            raise HeadsieveError(
+                f"There is not enough memory for gradients of {name}; do without them "
+                "(--prior none)."
+            ) from error
+        tokens = GRADIENT_COST * plan.tokens
+        return Gradient(np.sum(parts, axis=0), tokens, time.perf_counter() - started)
+
+    def _continuations(self, batch: Batch) -> list[tuple[Continuation, ...]]:
         """For each mask, what the model says after each prompt."""
-        prompts = self.item_sets[name].prompts
+        name, masks = batch.name, batch.masks
+        prompts = self.texts[name].prompts
         if name not in self._generators:
             alike: dict[tuple[int, tuple[str, ...]], list[int]] = {}
             for number, prompt in enumerate(prompts):
@@ -240,22 +346,22 @@ class Measurer:
                 found.update(zip(numbers, row, strict=True))
         return [tuple(found[number] for number in range(len(prompts))) for found in said]
 
-    def _tokens(self, name: str) -> int:
-        """Tokens of an item set computed under each mask, without those that are generated."""
-        items = self.item_sets[name]
-        rows = self._plan(name).rows if items.sequences else []
-        prompts = sum(len(prompt.tokens) for prompt in items.prompts)
-        return sum(len(row.tokens) for row in rows) + prompts
+    def _read_tokens(self, name: str) -> int:
+        """Tokens computed for one mask, without those that are generated."""
+        prompts = sum(len(prompt.tokens) for prompt in self.texts[name].prompts)
+        return self._plan(name).tokens + prompts
 
     def _sequence_scores(
-        self, plan: _Plan, masks: Masks, items: ItemSet
+        self, batch: Batch
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.float64]]:
         """Log-probability, greediness and margin, each of shape (masks, sequences)."""
-        log_prob = np.zeros((len(masks), len(items.sequences)))
-        greedy = np.ones((len(masks), len(items.sequences)), dtype=bool)
-        margin = np.full((len(masks), len(items.sequences)), np.inf)
+        plan = self._plan(batch.name)
+        shape = (len(batch.masks), len(self.texts[batch.name].sequences))
+        log_prob = np.zeros(shape)
+        greedy = np.ones(shape, dtype=bool)
+        margin = np.full(shape, np.inf)
         for row in plan.rows:
-            for part, scores in halving(partial(plan.engine.score, row), masks):
+            for part, scores in halving(partial(plan.engine.score, row), batch.masks):
                 np.add.at(log_prob[part].T, row.sequences, scores.log_prob.T)
                 np.logical_and.at(greedy[part].T, row.sequences, scores.greedy.T)
                 np.minimum.at(margin[part].T, row.sequences, scores.margin.T)
@@ -267,23 +373,12 @@ class Measurer:
             return f"{dtype} may be too narrow for it: try --dtype float32"
         return f"{dtype} is wide enough, so its weights may be damaged"
 
-    def _masks_per_batch(self, name: str) -> int:
-        if self._batch_size != "auto":
-            return self._batch_size
-        items = self.item_sets[name]
-        sizes = []
-        if items.sequences:
-            longest = max(len(row.tokens) for row in self._plan(name).rows)
-            allowed = _TOKENS_PER_BATCH.get(self.model.device.type, _TOKENS_PER_BATCH["cuda"])
-            sizes.append(allowed // longest)
-        if items.prompts:
-            sizes.append(default_rows(self.model) // len(items.prompts))
-        return max(1, min(sizes))
-
     def _plan(self, name: str) -> _Plan:
         """Choose the fastest way to compute an item set that gives what plain rows give."""
+        sequences = self.texts[name].sequences
+        if not sequences:
+            return _Plan([], True, self._reentering)
         if name not in self._plans:
-            sequences = self.item_sets[name].sequences
             shared = pack(sequences, attention_cost=attention_cost(self.model))
             plain = single(sequences)
             plans = (
@@ -327,14 +422,20 @@ class Measurer:
             for number in np.unique(row.sequences)
         }
 
-    def _key(self, mask: NDArray[np.bool_], name: str) -> Key:
-        heads = self.model.geometry.heads
-        return Key(
-            self.model.fingerprint,
-            self.item_sets[name].fingerprint,
-            self.model.dtype,
-            ",".join(str(heads[column]) for column in np.flatnonzero(mask)),
-        )
+
+def masks_per_batch(
+    model: Model, rows: Sequence[Row], prompts: Sequence[Prompt], batch_size: BatchSize
+) -> int:
+    """Masks that packed rows and prompts are computed under at once: as asked for, or as fit."""
+    if batch_size != "auto":
+        return batch_size
+    sizes = []
+    if rows:
+        allowed = _TOKENS_PER_BATCH.get(model.device.type, _TOKENS_PER_BATCH["cuda"])
+        sizes.append(allowed // max(len(row.tokens) for row in rows))
+    if prompts:
+        sizes.append(default_rows(model) // len(prompts))
+    return max(1, min(sizes, default=1))
 
 
 def _check_lengths(model: Model, item_sets: Mapping[str, ItemSet]) -> None:
@@ -347,6 +448,9 @@ def _check_lengths(model: Model, item_sets: Mapping[str, ItemSet]) -> None:
                 f"{name}: an item has {longest} tokens with its prompt, but the model takes at "
                 f"most {limit}."
             )
+        # Otherwise told only when they are continued, perhaps after a long search.
+        for prompt in items.prompts:
+            require_room(model, prompt.tokens, prompt.max_new_tokens)
 
 
 def _sample(row: Row, sequences: Sequence[TokenSequence]) -> list[int]:

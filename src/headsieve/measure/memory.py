@@ -38,7 +38,7 @@ def halving(run: Callable[[Masks], Answer], masks: Masks) -> Iterator[tuple[slic
         try:
             answer = run(masks[part])
         except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-            if not _is_out_of_memory(error) or size == 1:
+            if not is_out_of_memory(error) or size == 1:
                 raise
             size = (size + 1) // 2
             gc.collect()
@@ -68,7 +68,8 @@ def keep_freed_memory() -> None:
             library.mallopt(_TRIM_THRESHOLD, 2**31 - 1)
 
 
-def _is_out_of_memory(error: BaseException) -> bool:
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory ran out, whoever says it."""
     return (
         isinstance(error, (torch.OutOfMemoryError, MemoryError))
         or "not enough memory" in str(error).lower()

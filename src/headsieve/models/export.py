@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import nn
 
 from headsieve.errors import HeadsieveError, first_line
+from headsieve.models.heads import NOUNS
 from headsieve.models.knockout import HeadScaling, mean_outputs, scaled_heads
 from headsieve.models.loading import DTYPES, Model, load_model, quiet
 
 if TYPE_CHECKING:
-    from headsieve.models.heads import Head
+    from headsieve.models.heads import AnyUnit
 
 # Logits of the hooked model and of the checkpoint may differ by so much, in nats: a knockout is
 # exact in every type, and only the attention kernels may differ; a scaled weight and a bias are
@@ -45,18 +47,21 @@ class Edit:
         Whether they are scaled about their mean outputs, not about zero.
     scalings : tuple of HeadScaling
         The same, layer by layer.
+    silenced : tuple of str
+        Where whole layers are knocked out: the projections that come to give nothing.
     """
 
     heads: tuple[str, ...]
     scale: float
     mean: bool
     scalings: tuple[HeadScaling, ...]
+    silenced: tuple[str, ...] = ()
 
     @classmethod
     def of(
         cls,
         model: Model,
-        heads: Iterable[Head | str],
+        heads: Sequence[AnyUnit | str],
         *,
         scale: float = 0.0,
         mean_over: Sequence[str] | None = None,
@@ -66,7 +71,7 @@ class Edit:
         Parameters
         ----------
         model : Model
-        heads : iterable of Head or str
+        heads : sequence of Head, Unit or str
         scale : float
         mean_over : sequence of str, optional
             Texts over whose tokens the heads' outputs are averaged; without them heads are scaled
@@ -77,30 +82,37 @@ class Edit:
         HeadsieveError
             If the model lacks a head, none is given, or the scale changes nothing.
         """
-        columns = model.geometry.columns(heads)
-        if not columns:
+        geometry = model.geometry.of(model.geometry.units_of(heads))
+        columns = np.array(geometry.columns(heads), dtype=int)
+        if not len(columns):
             raise HeadsieveError("No heads to change were given.")
         if not torch.isfinite(torch.tensor(scale)) or scale == 1:
             raise HeadsieveError(f"A scale of {scale:g} makes no other model; 0 is a knockout.")
+        whole = geometry.units in ("attention-layers", "mlp-layers")
+        if whole and (scale != 0 or mean_over is not None):
+            raise HeadsieveError(
+                f"{NOUNS[geometry.units][1]} can only be knocked out: export without --scale and "
+                "--mean."
+            )
         means = {}
         if mean_over is not None:
             tokens = [model.tokenizer(text, return_tensors="pt")["input_ids"] for text in mean_over]
             means = mean_outputs(model.hf, model.geometry, tokens)
-        scalings = []
-        for layer in model.geometry.layers:
-            own = [
-                model.geometry.heads[column].index
-                for column in columns
-                if model.geometry.heads[column].layer == layer.layer
-            ]
-            if own:
-                factor = torch.ones(layer.heads, layer.head_dim)
-                factor[own] = scale
-                factor = factor.flatten()
-                shift = None if not means else (1 - factor) * means[layer.layer]
-                scalings.append(HeadScaling(layer, factor, shift))
-        names = tuple(str(model.geometry.heads[column]) for column in columns)
-        return cls(names, scale, mean_over is not None, tuple(scalings))
+        scalings, silenced = [], []
+        for site in geometry.sites:
+            own = columns[(site.columns.start <= columns) & (columns < site.columns.stop)]
+            if not len(own):
+                continue
+            if site.width is None:
+                silenced.append(site.module)
+                continue
+            factor = torch.ones(site.columns.stop - site.columns.start, site.width)
+            factor[own - site.columns.start] = scale
+            factor = factor.flatten()
+            shift = None if not means else (1 - factor) * means[site.layer]
+            scalings.append(HeadScaling(site.layer, site.module, factor, shift))
+        names = tuple(str(geometry.heads[column]) for column in columns)
+        return cls(names, scale, mean_over is not None, tuple(scalings), tuple(silenced))
 
     def describe(self) -> str:
         """What was done to the heads, as in ``knocked out`` or ``scaled by 0.5``."""
@@ -153,6 +165,7 @@ def save_edited(model: Model, edit: Edit, folder: Path, dtype: str) -> float:
     source = replace(model, hf=_sharing_copy(model.hf, DTYPES[dtype]))
     edited = _sharing_copy(source.hf, DTYPES[dtype])
     _apply(edited, edit.scalings)
+    _silence(edited, edit.silenced)
     # What is written is not quantized, whatever the file was that it came from.
     if hasattr(edited.config, "quantization_config"):
         del edited.config.quantization_config
@@ -199,12 +212,12 @@ def _require_changed(edited: Any, source: Any, edit: Edit) -> None:
     if edit.is_knockout:
         return
     for scaling in edit.scalings:
-        one, other = (hf.get_submodule(scaling.layer.projection) for hf in (edited, source))
+        one, other = (hf.get_submodule(scaling.projection) for hf in (edited, source))
         if scaling.shift is None and torch.equal(one.weight, other.weight):
             dtype = str(one.weight.dtype).removeprefix("torch.")
             raise HeadsieveError(
                 f"In {dtype}, heads {edit.describe()} are what they were (layer "
-                f"{scaling.layer.layer}); choose another scale."
+                f"{scaling.layer}); choose another scale."
             )
 
 
@@ -223,7 +236,7 @@ def _apply(hf: Any, scalings: Sequence[HeadScaling]) -> None:
     if any(scaling.shift is not None for scaling in scalings):
         _require_biases(hf, scalings)
     for scaling in scalings:
-        projection = hf.get_submodule(scaling.layer.projection)
+        projection = hf.get_submodule(scaling.projection)
         weight, factor = projection.weight, scaling.factor.to(projection.weight.device)
         # transformers' Conv1D (GPT-2) keeps its weight as (inputs, outputs).
         inputs_first = hasattr(projection, "nf")
@@ -237,6 +250,22 @@ def _apply(hf: Any, scalings: Sequence[HeadScaling]) -> None:
             projection.bias = nn.Parameter(bias.to(weight.dtype), requires_grad=False)
 
 
+def _silence(hf: Any, modules: Sequence[str]) -> None:
+    """Make projections give nothing, whatever they take."""
+    for name in modules:
+        projection = hf.get_submodule(name)
+        if not isinstance(getattr(projection, "weight", None), nn.Parameter):
+            raise HeadsieveError(
+                f"{name} is a mixture of experts ({type(projection).__name__}), which no single "
+                "projection ends; headsieve exports dense MLP layers only."
+            )
+        for part in ("weight", "bias"):
+            parameter = getattr(projection, part, None)
+            if parameter is not None:
+                zeros = nn.Parameter(torch.zeros_like(parameter), requires_grad=False)
+                setattr(projection, part, zeros)
+
+
 def _require_biases(hf: Any, scalings: Sequence[HeadScaling]) -> None:
     """Give the output projections biases, of zero, if this architecture can have them.
 
@@ -244,9 +273,9 @@ def _require_biases(hf: Any, scalings: Sequence[HeadScaling]) -> None:
     (``attention_bias``); plain transformers then loads them.
     """
     lacking = [
-        scaling.layer
+        scaling.projection
         for scaling in scalings
-        if getattr(hf.get_submodule(scaling.layer.projection), "bias", None) is None
+        if getattr(hf.get_submodule(scaling.projection), "bias", None) is None
     ]
     if not lacking:
         return
@@ -261,11 +290,11 @@ def _require_biases(hf: Any, scalings: Sequence[HeadScaling]) -> None:
                 zeros = torch.zeros(parameter.shape, dtype=hf.dtype, device=hf.device)
                 bias = nn.Parameter(zeros, requires_grad=False)
                 hf.get_submodule(owner).register_parameter(own_name, bias)
-        lacking = [layer for layer in lacking if hf.get_submodule(layer.projection).bias is None]
+        lacking = [name for name in lacking if hf.get_submodule(name).bias is None]
     if lacking:
         raise HeadsieveError(
             f"{type(hf).__name__} has no bias in its attention output projection "
-            f"({lacking[0].projection}), so no checkpoint can hold the mean output of a head; "
+            f"({lacking[0]}), so no checkpoint can hold the mean output of a head; "
             "export without --mean."
         )
 

@@ -1,21 +1,27 @@
-"""Attention heads: their names, and where each of them writes in a loaded model."""
+"""Attention heads and larger units: their names, and where each writes in a loaded model."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from headsieve.errors import HeadsieveError
 
-if TYPE_CHECKING:
-    from torch import nn
+Units = Literal["heads", "kv-groups", "attention-layers", "mlp-layers"]
+UNITS: tuple[Units, ...] = get_args(Units)
 
 _HEAD_NAME = re.compile(r"L(\d+)H(\d+)", re.IGNORECASE)
-
-# What transformers calls the output projection of its attention blocks, most common first.
-_PROJECTION_NAMES = ("o_proj", "out_proj", "c_proj", "dense", "wo")
+_UNIT_NAME = re.compile(r"L(\d+)(?:G(\d+)|A|M)", re.IGNORECASE)
+_LETTERS: dict[Units, str] = {"kv-groups": "G", "attention-layers": "A", "mlp-layers": "M"}
+# One and many of each kind, in words.
+NOUNS: dict[Units, tuple[str, str]] = {
+    "heads": ("head", "heads"),
+    "kv-groups": ("KV group", "KV groups"),
+    "attention-layers": ("attention layer", "attention layers"),
+    "mlp-layers": ("MLP layer", "MLP layers"),
+}
 
 
 class Head(NamedTuple):
@@ -40,6 +46,79 @@ class Head(NamedTuple):
         if match is None:
             raise HeadsieveError(f"{text!r} is not a head; write layer and head as in L13H4.")
         return cls(int(match[1]), int(match[2]))
+
+
+class Unit(NamedTuple):
+    """A unit larger than a head, which is searched for and knocked out in the same way.
+
+    A KV group, written ``L13G1``, is all query heads that share a key-value head; an attention
+    layer, ``L13A``, is the whole output of a layer's attention, and an MLP layer, ``L13M``, that
+    of its feed-forward part, biases included.
+    """
+
+    layer: int
+    index: int  # type: ignore[assignment]  # as in Head
+    kind: Units
+
+    def __str__(self) -> str:
+        letter = _LETTERS[self.kind]
+        return f"L{self.layer}{letter}{self.index if letter == 'G' else ''}"
+
+
+AnyUnit = Head | Unit
+
+
+def parse_unit(text: str) -> AnyUnit:
+    """Read a head, a KV group or a layer from its name.
+
+    Raises
+    ------
+    HeadsieveError
+        If the text is no such name.
+    """
+    match = _UNIT_NAME.fullmatch(text.strip())
+    if match is None:
+        return Head.parse(text)
+    letter = text.strip()[len(match[1]) + 1].upper()
+    kind = next(kind for kind, own in _LETTERS.items() if own == letter)
+    return Unit(int(match[1]), int(match[2] or 0), kind)
+
+
+def kind_of(unit: AnyUnit | str) -> Units:
+    """What kind of unit something is, by its name or itself."""
+    if isinstance(unit, str):
+        unit = parse_unit(unit)
+    return unit.kind if isinstance(unit, Unit) else "heads"
+
+
+@dataclass(frozen=True)
+class Site:
+    """A place in the model where units write.
+
+    Attributes
+    ----------
+    layer : int
+    module : str
+        Name of the module whose input or output is zeroed.
+    columns : slice
+        The units that write there, in a mask.
+    width : int or None
+        Numbers of the module's input that belong to one unit; None: the only unit is the module's
+        whole output.
+    """
+
+    layer: int
+    module: str
+    columns: slice
+    width: int | None
+
+
+@dataclass(frozen=True)
+class LayerMLP:
+    """The feed-forward part of one layer: the modules whose outputs, together, are its output."""
+
+    layer: int
+    modules: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -67,7 +146,7 @@ class LayerHeads:
 
 
 class Geometry:
-    """All heads of a model in one order: by layer, then by index.
+    """All units of a model in one order: by layer, then by index.
 
     A mask over the model is a row of ``len(geometry)`` zeros and ones in this order.
 
@@ -77,58 +156,144 @@ class Geometry:
         The layers whose heads can be knocked out.
     uncovered : sequence of int
         Layers without such heads (linear attention, state space).
+    mlps : sequence of LayerMLP
+        The feed-forward parts of all layers that have one.
+    units : {"heads", "kv-groups", "attention-layers", "mlp-layers"}
+        What the columns of a mask stand for.
+
+    Attributes
+    ----------
+    heads : tuple of Head or Unit
+        The units.
+    sites : tuple of Site
+        Where they write.
+
+    Raises
+    ------
+    HeadsieveError
+        If there are no such units.
     """
 
-    def __init__(self, layers: Sequence[LayerHeads], uncovered: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        layers: Sequence[LayerHeads],
+        uncovered: Sequence[int] = (),
+        mlps: Sequence[LayerMLP] = (),
+        units: Units = "heads",
+    ) -> None:
         self.layers = tuple(layers)
         self.uncovered = tuple(uncovered)
-        self.heads = tuple(
-            Head(layer.layer, index) for layer in self.layers for index in range(layer.heads)
-        )
+        self.mlps = tuple(mlps)
+        self.units = units
+        heads: list[AnyUnit] = []
+        sites: list[Site] = []
+        for layer, count, modules, width in self._parts():
+            columns = slice(len(heads), len(heads) + count)
+            sites += [Site(layer, module, columns, width) for module in modules]
+            if units == "heads":
+                heads += [Head(layer, index) for index in range(count)]
+            else:
+                heads += [Unit(layer, index, units) for index in range(count)]
+        if not heads:
+            raise HeadsieveError(f"headsieve finds no {NOUNS[units][1]} in this architecture.")
+        self.heads = tuple(heads)
+        self.sites = tuple(sites)
         self._column = {head: column for column, head in enumerate(self.heads)}
+
+    def _parts(self) -> Iterator[tuple[int, int, tuple[str, ...], int | None]]:
+        """Each layer's number, units, modules and numbers a unit (None: the whole output)."""
+        if self.units == "mlp-layers":
+            for mlp in self.mlps:
+                yield mlp.layer, 1, mlp.modules, None
+            return
+        for layer in self.layers:
+            whole = layer.heads * layer.head_dim
+            if self.units == "attention-layers":
+                yield layer.layer, 1, (layer.projection,), None
+                continue
+            count = layer.heads if self.units == "heads" else layer.kv_heads
+            yield layer.layer, count, (layer.projection,), whole // count
+
+    def of(self, units: Units) -> Geometry:
+        """The same model in other units.
+
+        Raises
+        ------
+        HeadsieveError
+            If there are no such units, or the model has none.
+        """
+        if units not in UNITS:
+            raise HeadsieveError(f"There are no units {units!r}; use {', '.join(UNITS)}.")
+        if units == self.units:
+            return self
+        return Geometry(self.layers, self.uncovered, self.mlps, units)
+
+    def units_of(self, names: Iterable[AnyUnit | str]) -> Units:
+        """What kind of units some are; of none, the kind of this geometry.
+
+        Raises
+        ------
+        HeadsieveError
+            If they are of several kinds, or a name is none of a unit.
+        """
+        if isinstance(names, (str, Head, Unit)) or not isinstance(names, Iterable):
+            raise HeadsieveError(f"Give heads as a list, as in ['L13H4'], not {names!r}.")
+        kinds = dict.fromkeys(
+            kind_of(name) for name in names if isinstance(name, (str, Head, Unit))
+        )
+        if len(kinds) > 1:
+            raise HeadsieveError(
+                f"{' and '.join(NOUNS[kind][1] for kind in kinds)} cannot be mixed; name units of "
+                "one kind."
+            )
+        return next(iter(kinds), self.units)
 
     def __len__(self) -> int:
         return len(self.heads)
 
-    def column(self, head: Head | str) -> int:
-        """Position of a head in a mask.
+    def column(self, head: AnyUnit | str) -> int:
+        """Position of a unit in a mask.
 
         Raises
         ------
         HeadsieveError
-            If that is no head, or the model has no such head.
+            If that is no unit, or the model has no such unit.
         """
         if isinstance(head, str):
-            head = Head.parse(head)
-        if not isinstance(head, Head):
+            head = parse_unit(head)
+        if not isinstance(head, (Head, Unit)):
             raise HeadsieveError(f"{head!r} is not a head; write layer and head as in L13H4.")
         try:
             return self._column[head]
         except KeyError:
-            raise HeadsieveError(f"The model has no head {head}; {self.describe()}.") from None
+            raise HeadsieveError(
+                f"The model has no {NOUNS[kind_of(head)][0]} {head}; {self.describe()}."
+            ) from None
 
-    def columns(self, heads: Iterable[Head | str]) -> list[int]:
-        """Positions of several heads in a mask, in their order and without repetition.
+    def columns(self, heads: Iterable[AnyUnit | str]) -> list[int]:
+        """Positions of several units in a mask, in their order and without repetition.
 
         Raises
         ------
         HeadsieveError
-            If the model lacks one of them, or if a single head is given in place of several.
+            If the model lacks one of them, or if a single one is given in place of several.
         """
-        if isinstance(heads, (str, Head)) or not isinstance(heads, Iterable):
+        if isinstance(heads, (str, Head, Unit)) or not isinstance(heads, Iterable):
             raise HeadsieveError(f"Give heads as a list, as in ['L13H4'], not {heads!r}.")
         return list(dict.fromkeys(self.column(head) for head in heads))
 
     def to_dict(self) -> dict[str, Any]:
         """Layers with their heads, the total, and the layers not covered, for JSON."""
         return {
-            "heads": len(self),
+            "heads": sum(layer.heads for layer in self.layers),
             "layers": [asdict(layer) for layer in self.layers],
             "uncovered": list(self.uncovered),
         }
 
     def describe(self) -> str:
         """One clause on the shape, as in ``layers 0 to 29 have 9 heads each``."""
+        if self.units != "heads":
+            return f"its {NOUNS[self.units][1]} are {self.heads[0]} to {self.heads[-1]}"
         counts = {layer.heads for layer in self.layers}
         numbers = [layer.layer for layer in self.layers]
         if len(counts) == 1 and numbers == list(range(numbers[0], numbers[-1] + 1)):
@@ -136,121 +301,3 @@ class Geometry:
         return "its heads are " + ", ".join(
             f"L{layer.layer}H0-L{layer.layer}H{layer.heads - 1}" for layer in self.layers
         )
-
-
-def find_geometry(hf: nn.Module) -> Geometry:
-    """Find every attention head of a transformers model by looking at its modules.
-
-    Nothing is assumed to be the same in all layers: the projection, its width and the head size
-    are read from each layer's own modules and must fit one another.
-
-    Raises
-    ------
-    HeadsieveError
-        If no layer holds an attention block with an output projection, or if one's width is no
-        multiple of its head size.
-    """
-    whole: Any = hf.config
-    config = whole.get_text_config(decoder=True)
-    stack_name, stack = _layer_stack(hf)
-    layers: list[LayerHeads] = []
-    uncovered: list[int] = []
-    for number, block in enumerate(stack):
-        found = _attention(block)
-        if found is None:
-            uncovered.append(number)
-            continue
-        name, attention, projection_name = found
-        width = _input_width(attention.get_submodule(projection_name))
-        head_dim = _head_dim(attention, config)
-        heads, rest = divmod(width, head_dim)
-        path = f"{stack_name}.{number}.{name}.{projection_name}"
-        if rest or heads == 0:
-            raise HeadsieveError(
-                f"Layer {number}: the attention output projection {path} takes {width} numbers, "
-                f"which is no multiple of the head size {head_dim}; headsieve does not know this "
-                f"architecture ({config.model_type})."
-            )
-        layers.append(
-            LayerHeads(number, heads, head_dim, _kv_heads(attention, config, heads), path)
-        )
-    if not layers:
-        raise HeadsieveError(
-            f"No attention heads found in {type(hf).__name__}; headsieve needs a decoder whose "
-            f"attention blocks end in an output projection ({', '.join(_PROJECTION_NAMES)})."
-        )
-    return Geometry(layers, uncovered)
-
-
-def decoder_layers(hf: Any) -> nn.ModuleList:
-    """The model's own list of decoder layers."""
-    return _layer_stack(hf)[1]
-
-
-def _layer_stack(hf: Any) -> tuple[str, nn.ModuleList]:
-    from torch import nn
-
-    count = int(hf.config.get_text_config(decoder=True).num_hidden_layers)
-    stacks = [
-        (name, module)
-        for name, module in hf.named_modules()
-        if isinstance(module, nn.ModuleList) and len(module) == count
-    ]
-    # Some blocks hold lists of their own (experts, say) that may have the same length; the stack
-    # of layers is the outermost.
-    if not stacks:
-        raise HeadsieveError(f"{type(hf).__name__} has no list of {count} decoder layers.")
-    return min(stacks, key=lambda stack: stack[0].count("."))
-
-
-def _attention(block: nn.Module) -> tuple[str, nn.Module, str] | None:
-    """The block's attention module: its name, itself, and the name of its output projection."""
-    for name, module in block.named_children():
-        if "att" not in name.lower() or "linear" in name.lower():
-            continue
-        for owner, prefix in ((module, name), *_attention_children(module, name)):
-            for projection in _PROJECTION_NAMES:
-                if hasattr(owner, projection):
-                    return prefix, owner, projection
-    return None
-
-
-def _attention_children(module: nn.Module, name: str) -> list[tuple[nn.Module, str]]:
-    # GPT-Neo keeps the projection one level further down (attn.attention.out_proj).
-    return [
-        (child, f"{name}.{child_name}")
-        for child_name, child in module.named_children()
-        if "att" in child_name.lower()
-    ]
-
-
-def _input_width(projection: Any) -> int:
-    if hasattr(projection, "in_features"):
-        return int(projection.in_features)
-    # transformers' Conv1D (GPT-2) keeps its weight as (inputs, outputs).
-    if hasattr(projection, "nf") and projection.weight.shape[1] == projection.nf:
-        return int(projection.weight.shape[0])
-    raise HeadsieveError(
-        f"The attention output projection is a {type(projection).__name__}, of which headsieve "
-        "does not know the input width."
-    )
-
-
-def _head_dim(attention: nn.Module, config: object) -> int:
-    # Multi-head latent attention has value heads of another size than its queries; what reaches
-    # the output projection are values.
-    for owner in (attention, config):
-        for name in ("v_head_dim", "head_dim", "head_size", "attention_head_size"):
-            value = getattr(owner, name, None)
-            if isinstance(value, int) and value > 0:
-                return value
-    return int(config.hidden_size) // int(config.num_attention_heads)  # type: ignore[attr-defined]  # every decoder configuration has both
-
-
-def _kv_heads(attention: nn.Module, config: object, heads: int) -> int:
-    groups = getattr(attention, "num_key_value_groups", None)
-    if isinstance(groups, int) and groups > 0:
-        return heads // groups
-    if getattr(config, "multi_query", False):
-        return 1
-    return int(getattr(config, "num_key_value_heads", None) or heads)

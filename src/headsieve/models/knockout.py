@@ -1,10 +1,10 @@
-"""The only place that touches a forward pass: zeroing heads with forward pre-hooks."""
+"""The only place that touches a forward pass: zeroing heads and larger units with hooks."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +12,13 @@ import numpy as np
 import torch
 
 from headsieve.errors import HeadsieveError
-from headsieve.models.heads import Head
+from headsieve.models.placing import placed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor, nn
 
-    from headsieve.models.heads import Geometry, LayerHeads
+    from headsieve.models.heads import AnyUnit, Geometry, LayerHeads, Site
 
 
 class KnockoutError(HeadsieveError):
@@ -34,11 +34,12 @@ def knockout(
     allow_mute: bool = False,
     entries: Sequence[int] | None = None,
 ) -> Iterator[None]:
-    """Zero heads while the context lasts.
+    """Zero heads, or the geometry's other units, while the context lasts.
 
     Each masked head's slice of the attention output projection's input is set to zero at every
-    position. Layers in which no row masks a head are left alone, so the unmodified model runs
-    exactly as it would without headsieve.
+    position; where the unit is a whole layer, the output of its attention or feed-forward part is.
+    Layers in which no row masks anything are left alone, so the unmodified model runs exactly as it
+    would without headsieve.
 
     Parameters
     ----------
@@ -61,11 +62,7 @@ def knockout(
         `masks`, or if no forward pass ran at all.
     """
     masks = np.atleast_2d(np.asarray(masks, dtype=bool))
-    present = {
-        layer.layer: len(masks) if entries is None else bisect_right(entries, layer.layer)
-        for layer in geometry.layers
-    }
-    hooks = _layer_hooks(hf, geometry, masks, present, allow_mute=allow_mute)
+    hooks = _site_hooks(hf, geometry, masks, entries, allow_mute=allow_mute)
     handles: list[Any] = []
 
     def check(_module: nn.Module, _args: object, output: object) -> None:
@@ -74,8 +71,11 @@ def knockout(
 
     try:
         for hook in hooks:
-            projection = hf.get_submodule(hook.layer.projection)
-            handles.append(projection.register_forward_pre_hook(hook))
+            module = hf.get_submodule(hook.site.module)
+            if hook.site.width is None:
+                handles.append(module.register_forward_hook(hook.after))
+            else:
+                handles.append(module.register_forward_pre_hook(hook.before))
         if hooks:
             handles.append(hf.register_forward_hook(check))
         yield
@@ -92,12 +92,15 @@ class HeadScaling:
 
     Attributes
     ----------
-    layer : LayerHeads
+    layer : int
+    projection : str
+        Name of the module that takes their outputs.
     factor : Tensor of float32, shape (heads * head_dim,) or (rows, 1, heads * head_dim)
     shift : Tensor of float32, shape (heads * head_dim,), or None
     """
 
-    layer: LayerHeads
+    layer: int
+    projection: str
     factor: Tensor
     shift: Tensor | None
 
@@ -127,7 +130,7 @@ def scaled_heads(hf: nn.Module, scalings: Iterable[HeadScaling]) -> Iterator[Non
     handles: list[Any] = []
     try:
         for scaling in scalings:
-            projection = hf.get_submodule(scaling.layer.projection)
+            projection = hf.get_submodule(scaling.projection)
             handles.append(projection.register_forward_pre_hook(hook(scaling)))
         yield
     finally:
@@ -135,26 +138,40 @@ def scaled_heads(hf: nn.Module, scalings: Iterable[HeadScaling]) -> Iterator[Non
             handle.remove()
 
 
-def gates(hf: nn.Module, geometry: Geometry, values: Tensor) -> AbstractContextManager[None]:
-    """Multiply every head's output by its gate while the context lasts; gradients flow through.
+@contextmanager
+def gates(hf: nn.Module, geometry: Geometry, values: Tensor) -> Iterator[None]:
+    """Multiply every unit's output by its gate while the context lasts; gradients flow through.
 
     Parameters
     ----------
     hf : torch.nn.Module
         A transformers model.
     geometry : Geometry
-    values : Tensor, shape (rows, heads)
-        One leaves a head alone, zero is a knockout. One row for every row of the batches that run
+    values : Tensor, shape (rows, units)
+        One leaves a unit alone, zero is a knockout. One row for every row of the batches that run
         inside.
     """
-    parts = torch.split(values, [layer.heads for layer in geometry.layers], dim=1)
-    return scaled_heads(
-        hf,
-        [
-            HeadScaling(layer, part.repeat_interleave(layer.head_dim, dim=1).unsqueeze(1), None)
-            for layer, part in zip(geometry.layers, parts, strict=True)
-        ],
-    )
+
+    def before(factor: Tensor) -> Any:
+        return lambda _module, args: (args[0] * factor.to(args[0]), *args[1:])
+
+    def after(factor: Tensor) -> Any:
+        return lambda _module, _args, output: _with_first(output, lambda one: one * factor.to(one))
+
+    handles: list[Any] = []
+    try:
+        for site in geometry.sites:
+            module = hf.get_submodule(site.module)
+            part = values[:, site.columns]
+            if site.width is None:
+                handles.append(module.register_forward_hook(after(part.unsqueeze(1))))
+            else:
+                factor = part.repeat_interleave(site.width, dim=1).unsqueeze(1)
+                handles.append(module.register_forward_pre_hook(before(factor)))
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 def mean_outputs(
@@ -203,86 +220,112 @@ def mean_outputs(
 
 
 def require_unmodified(hf: nn.Module, geometry: Geometry) -> None:
-    """Refuse a model whose heads are knocked out at the moment.
+    """Refuse a model of which anything is knocked out at the moment.
 
     Raises
     ------
     HeadsieveError
         If the call is made inside a `knockout` context of the same model.
     """
-    for layer in geometry.layers:
-        hooks = hf.get_submodule(layer.projection)._forward_pre_hooks.values()
-        if any(isinstance(hook, _LayerHook) for hook in hooks):
+    modules = [layer.projection for layer in geometry.layers]
+    modules += [module for mlp in geometry.mlps for module in mlp.modules]
+    for module in map(hf.get_submodule, modules):
+        hooks = (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
+        if any(isinstance(getattr(hook, "__self__", None), _SiteHook) for hook in hooks):
             raise HeadsieveError(
                 "Heads of this model are knocked out already; leave the knockout's with block "
                 "before measuring it."
             )
 
 
-def _layer_hooks(
+def _site_hooks(
     hf: nn.Module,
     geometry: Geometry,
     masks: NDArray[np.bool_],
-    present: dict[int, int],
+    entries: Sequence[int] | None,
     *,
     allow_mute: bool,
-) -> list[_LayerHook]:
+) -> list[_SiteHook]:
     if masks.shape[1] != len(geometry):
         raise HeadsieveError(
             f"A mask has {masks.shape[1]} entries but the model has {len(geometry)} heads."
         )
-    hooks: list[_LayerHook] = []
-    first = 0
-    for layer in geometry.layers:
-        rows = masks[: present[layer.layer], first : first + layer.heads]
-        first += layer.heads
+    hooks: list[_SiteHook] = []
+    for site in geometry.sites:
+        present = len(masks) if entries is None else bisect_right(entries, site.layer)
+        rows = masks[:present, site.columns]
         if rows.any():
-            device = next(hf.get_submodule(layer.projection).parameters()).device
-            rows_there = torch.from_numpy(rows.copy()).to(device)
-            hooks.append(_LayerHook(layer, rows_there, allow_mute=allow_mute))
+            device = next(hf.get_submodule(site.module).parameters()).device
+            # Weights that accelerate keeps elsewhere between calls are on no device; then the
+            # first call tells where the layer runs.
+            there = torch.device("cpu") if device.type == "meta" else device
+            rows_there = placed(rows.copy(), there)
+            units = geometry.heads[site.columns]
+            hooks.append(_SiteHook(site, units, rows_there, allow_mute=allow_mute))
     return hooks
 
 
-class _LayerHook:
-    """Zeroes one layer's masked heads and remembers that it did."""
+def _with_first(output: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """A module's output with its tensor changed; some return more beside it (router scores)."""
+    if isinstance(output, tuple):
+        return (change(output[0]), *output[1:])
+    return change(output)
 
-    def __init__(self, layer: LayerHeads, masks: Tensor, *, allow_mute: bool) -> None:
-        self.layer = layer
+
+class _SiteHook:
+    """Zeroes one site's masked units and remembers that it did."""
+
+    def __init__(
+        self, site: Site, units: Sequence[AnyUnit], masks: Tensor, *, allow_mute: bool
+    ) -> None:
+        self.site = site
+        self.units = units
         self.masks = masks
         self.allow_mute = allow_mute
-        # (rows, 1, width) against activations of (batch, positions, width).
-        self.columns = masks.repeat_interleave(layer.head_dim, dim=1).unsqueeze(1)
+        # (rows, 1, width) against activations of (batch, positions, width); a whole output has one
+        # unit, whose mask serves all its numbers.
+        self.columns = masks.repeat_interleave(site.width or 1, dim=1).unsqueeze(1)
         self.passes = 0
         self.fired = False
         self.something: Tensor | None = None
 
-    def __call__(self, _module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        heads: Tensor = args[0]
+    def before(self, _module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """A forward pre-hook: zero part of the input."""
+        return (self._zeroed(args[0]), *args[1:])
+
+    def after(self, _module: nn.Module, _args: tuple[Any, ...], output: Any) -> Any:
+        """A forward hook: zero the output."""
+        return _with_first(output, self._zeroed)
+
+    def _zeroed(self, states: Tensor) -> Tensor:
+        if self.columns.device != states.device:
+            self.columns = self.columns.to(states.device)
+            self.masks = self.masks.to(states.device)
         columns = self.columns
-        if heads.dim() == 2:
+        if states.dim() == 2:
             # A mixture-of-experts or fused layer may flatten batch and positions into one.
             if columns.shape[0] != 1:
                 raise KnockoutError(
-                    f"Layer {self.layer.layer} joins the rows of a batch into one; give one mask "
+                    f"Layer {self.site.layer} joins the rows of a batch into one; give one mask "
                     "for all of them."
                 )
             columns = columns[:, 0]
-        elif columns.shape[0] not in (1, heads.shape[0]):
+        elif columns.shape[0] not in (1, states.shape[0]):
             raise KnockoutError(
-                f"The batch has {heads.shape[0]} rows but there are {columns.shape[0]} masks."
+                f"The batch has {states.shape[0]} rows but there are {columns.shape[0]} masks."
             )
         self.fired = True
         if not self.allow_mute:
             # Stays on the device: whether anything was there to zero is asked once a forward pass.
-            self.something = (heads * columns).abs().amax(dim=tuple(range(1, heads.dim())))
-        return (heads.masked_fill(columns, 0), *args[1:])
+            self.something = (states * columns).abs().amax(dim=tuple(range(1, states.dim())))
+        return states.masked_fill(columns, 0)
 
     def check(self) -> None:
         """Raise unless the forward pass that just ended came through here and lost something."""
         if not self.fired:
             raise KnockoutError(
-                f"A forward pass did not go through {self.layer.projection}, so the knockout in "
-                f"layer {self.layer.layer} had no effect."
+                f"A forward pass did not go through {self.site.module}, so the knockout in "
+                f"layer {self.site.layer} had no effect."
             )
         self.fired = False
         self.passes += 1
@@ -291,9 +334,7 @@ class _LayerHook:
         masks = self.masks.expand(len(self.something), -1)
         mute = masks[self.something == 0].any(dim=0)
         if bool(mute.any()):
-            names = ", ".join(
-                str(Head(self.layer.layer, index)) for index in mute.nonzero().flatten().tolist()
-            )
+            names = ", ".join(str(self.units[one]) for one in mute.nonzero().flatten().tolist())
             raise KnockoutError(
                 f"{names}: nothing but zeros comes from there already, so knocking that out "
                 "changes nothing."

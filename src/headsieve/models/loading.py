@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import hashlib
 import importlib.util
 import io
@@ -10,7 +11,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,10 @@ import torch
 import transformers
 
 from headsieve.errors import HeadsieveError, first_line
+from headsieve.models.architecture import find_geometry
 from headsieve.models.cache import converted
-from headsieve.models.heads import Geometry, Head, find_geometry
+from headsieve.models.footprint import require_room, weight_bytes
+from headsieve.models.heads import AnyUnit, Geometry, Units
 from headsieve.models.knockout import knockout
 
 if TYPE_CHECKING:
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 
 DEFAULT_MODEL = "smollm2"
 DEFAULT_MODEL_HUB_ID = "HuggingFaceTB/SmolLM2-135M-Instruct"
+QUANTIZATIONS = ("4bit", "8bit")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 # The fingerprint reads at most this many values of each tensor, so that a 70B model takes seconds.
@@ -48,6 +52,8 @@ class Model:
     stored_dtype : str or None
         Floating-point type of the checkpoint it was loaded from, in which an edited one is written
         again; ``float16`` of a GGUF file, whose own types are no checkpoint's.
+    quantize : {"4bit", "8bit"} or None
+        How its weights were quantised as they were loaded.
     geometry : Geometry
         Where its heads are.
     fingerprint : str
@@ -59,6 +65,7 @@ class Model:
     name: str
     revision: str | None = None
     stored_dtype: str | None = None
+    quantize: str | None = None
     geometry: Geometry = field(init=False)
     fingerprint: str = field(init=False)
 
@@ -67,13 +74,26 @@ class Model:
         self.geometry = find_geometry(self.hf)
         self.fingerprint = _fingerprint(self.hf, self.tokenizer)
 
-    def knockout(self, heads: Iterable[Head | str]) -> AbstractContextManager[None]:
+    def with_units(self, units: Units) -> Model:
+        """The same model, weights shared, whose masks stand for other units.
+
+        Raises
+        ------
+        HeadsieveError
+            If it has no such units.
+        """
+        other = copy.copy(self)
+        other.geometry = self.geometry.of(units)
+        return other
+
+    def knockout(self, heads: Iterable[AnyUnit | str]) -> AbstractContextManager[None]:
         """Zero these heads in every forward pass while the context lasts.
 
         Parameters
         ----------
-        heads : iterable of Head or str
-            For example ``["L13H4", "L20H8"]``; a single head is a list of one.
+        heads : iterable of Head, Unit or str
+            For example ``["L13H4", "L20H8"]``; a single head is a list of one. KV groups
+            (``L13G1``), attention layers (``L13A``) or MLP layers (``L13M``) likewise.
 
         Returns
         -------
@@ -87,17 +107,22 @@ class Model:
         KnockoutError
             On leaving the context, if the knockout never took effect.
         """
-        columns = self.geometry.columns(heads)
+        named = list(heads) if isinstance(heads, Iterator) else heads
+        geometry = self.geometry.of(self.geometry.units_of(named))
+        columns = geometry.columns(named)
         if not columns:
             raise HeadsieveError("No heads to knock out were given.")
-        mask = np.zeros((1, len(self.geometry)), dtype=bool)
+        mask = np.zeros((1, len(geometry)), dtype=bool)
         mask[0, columns] = True
-        return knockout(self.hf, self.geometry, mask)
+        return knockout(self.hf, geometry, mask)
 
     @property
     def device(self) -> torch.device:
         """Where the model's inputs go."""
-        return torch.device(self.hf.device)
+        # Weights that accelerate keeps elsewhere between calls are on no device.
+        hook = getattr(self.hf.get_input_embeddings(), "_hf_hook", None)
+        placed = getattr(hook, "execution_device", None)
+        return torch.device(self.hf.device if placed is None else placed)
 
     @property
     def dtype(self) -> str:
@@ -115,12 +140,30 @@ class Model:
         return limit
 
 
+@dataclass(frozen=True)
+class Source:
+    """Where a model comes from and how it is loaded: the arguments of `load_model`."""
+
+    name: str = DEFAULT_MODEL
+    device: str = "auto"
+    dtype: str = "auto"
+    revision: str | None = None
+    device_map: str | None = None
+    quantize: str | None = None
+
+    def load(self) -> Model:
+        """Load it."""
+        return load_model(**asdict(self))
+
+
 def load_model(
     name: str | os.PathLike[str] = DEFAULT_MODEL,
     *,
     device: str = "auto",
     dtype: str = "auto",
     revision: str | None = None,
+    device_map: str | None = None,
+    quantize: str | None = None,
 ) -> Model:
     """Load a causal language model.
 
@@ -134,21 +177,27 @@ def load_model(
     device : str
         ``auto`` (a GPU where there is one), ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
     dtype : str
-        ``auto`` (float32 on a CPU, else what the checkpoint was saved in), ``float32``,
-        ``bfloat16`` or ``float16``.
+        ``auto`` (float32 on a CPU; on a GPU what the checkpoint was saved in, but bfloat16 in
+        place of float32), ``float32``, ``bfloat16`` or ``float16``.
     revision : str, optional
         Branch, tag or commit on the hub.
+    device_map : {"auto"}, optional
+        Spread the layers over all GPUs and, what does not fit there, main memory (accelerate).
+    quantize : {"4bit", "8bit"}, optional
+        Quantise the weights as they are loaded (bitsandbytes).
 
     Raises
     ------
     HeadsieveError
-        If the model cannot be had, is damaged, or has no attention heads.
+        If the model cannot be had, is damaged, has no attention heads, or does not fit.
     """
     name = os.fspath(name)
     target = _device(device)
     if dtype not in ("auto", *DTYPES):
         raise HeadsieveError(f"Unknown dtype {dtype!r}; use auto, {', '.join(DTYPES)}.")
-    torch_dtype = DTYPES.get(dtype) or (torch.float32 if target.type == "cpu" else "auto")
+    if device_map not in (None, "auto"):
+        raise HeadsieveError(f"Unknown device map {device_map!r}; use auto, or leave it out.")
+    _check_quantize(quantize)
     source = _bundled_gguf() if name == DEFAULT_MODEL else None
     if source is None:
         # Unlike Path.expanduser, this leaves the name of an unknown user alone.
@@ -167,20 +216,54 @@ def load_model(
             )
         else:
             folder = name
-        hf, tokenizer = _from_pretrained(folder, name, torch_dtype, revision)
+        placing: dict[str, Any] = {}
+        if quantize:
+            placing["quantization_config"] = transformers.BitsAndBytesConfig(
+                load_in_4bit=quantize == "4bit", load_in_8bit=quantize == "8bit"
+            )
+        if device_map or quantize:
+            placing["device_map"] = device_map or {"": target}
+        hf, tokenizer = _from_pretrained(
+            folder, name, dtype, target, placing, revision=revision, quantize=quantize
+        )
         stored = "float16" if source.suffix == ".gguf" else _stored_dtype(folder, revision)
-    return Model(hf.to(target), tokenizer, name, revision, stored)
+    return Model(hf if placing else hf.to(target), tokenizer, name, revision, stored, quantize)
+
+
+def _check_quantize(quantize: str | None) -> None:
+    if quantize is None:
+        return
+    if quantize not in QUANTIZATIONS:
+        raise HeadsieveError(
+            f"Unknown quantisation {quantize!r}; use {' or '.join(QUANTIZATIONS)}."
+        )
+    if importlib.util.find_spec("bitsandbytes") is None:
+        raise HeadsieveError(
+            "Quantising needs the package bitsandbytes; install it with: pip install bitsandbytes"
+        )
 
 
 def _from_pretrained(
-    folder: str | Path, name: str, dtype: torch.dtype | str, revision: str | None
+    folder: str | Path,
+    name: str,
+    dtype: str,
+    target: torch.device,
+    placing: dict[str, Any],
+    *,
+    revision: str | None,
+    quantize: str | None,
 ) -> tuple[Any, Any]:
     options: dict[str, Any] = {"revision": revision} if revision else {}
     try:
+        torch_dtype = DTYPES.get(dtype) or _default_dtype(folder, target, revision)
+        needed = weight_bytes(folder, torch_dtype, quantize, **options)
+        require_room(name, needed, target, spread="auto" in placing.values())
         hf, loaded = transformers.AutoModelForCausalLM.from_pretrained(
-            folder, dtype=dtype, output_loading_info=True, **options
+            folder, dtype=torch_dtype, output_loading_info=True, **placing, **options
         )
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **options)
+    except HeadsieveError:
+        raise
     except Exception as error:  # transformers raises whatever its parts raise
         raise HeadsieveError(f"Cannot load the model {name}: {first_line(error)}") from error
     # transformers would go on with random numbers in their place.
@@ -191,6 +274,16 @@ def _from_pretrained(
             "or no causal language model."
         )
     return hf, tokenizer
+
+
+def _default_dtype(
+    folder: str | Path, target: torch.device, revision: str | None
+) -> torch.dtype | str:
+    if target.type == "cpu":
+        return torch.float32
+    # Few weights are trained in more than bfloat16, and a GPU multiplies it many times faster.
+    wide = target.type == "cuda" and _stored_dtype(folder, revision) in ("float32", None)
+    return torch.bfloat16 if wide else "auto"
 
 
 def _stored_dtype(folder: str | Path, revision: str | None) -> str | None:
@@ -253,7 +346,8 @@ def _fingerprint(hf: Any, tokenizer: Any) -> str:
         config.pop(volatile, None)
     digest.update(json.dumps(config, sort_keys=True, default=str).encode())
     digest.update(repr(sorted(tokenizer.get_vocab().items())).encode())
-    for name, tensor in hf.state_dict().items():
+    for name, placed in hf.state_dict().items():
+        tensor = _offloaded(hf, name) if placed.is_meta else placed
         values = tensor.detach().flatten()
         # An odd stride visits all columns of a matrix, so that an edited head is noticed.
         stride = len(values) // _FINGERPRINT_VALUES | 1
@@ -261,3 +355,10 @@ def _fingerprint(hf: Any, tokenizer: Any) -> str:
         digest.update(f"{name} {tuple(tensor.shape)}".encode())
         digest.update(sample.view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()[:16]
+
+
+def _offloaded(hf: Any, name: str) -> torch.Tensor:
+    """A weight that accelerate keeps in main memory or on disk until its layer runs."""
+    owner, _, own = name.rpartition(".")
+    tensor: torch.Tensor = hf.get_submodule(owner)._hf_hook.weights_map[own]
+    return tensor

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headsieve.models.heads import decoder_layers
+from headsieve.models.architecture import decoder_layers
 
 
 def record_layer_inputs(hf: nn.Module, run: Callable[[], object]) -> list[Tensor]:

@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from headsieve.models.heads import NOUNS, Units, kind_of
 from headsieve.report.words import interval, number, p_value, verdict, warnings
 from headsieve.results import CapabilityResult, Claim, ModelInfo, Result
 from headsieve.scores import LOG_PROB
 
 if TYPE_CHECKING:
     from headsieve.models.export import Edit
+
+
+_NAMES: dict[Units, str] = {
+    "heads": "layer and head, both counted from 0; query heads",
+    "kv-groups": "layer and key-value head, both counted from 0; all query heads that share it",
+    "attention-layers": "counted from 0; the whole output of their attention",
+    "mlp-layers": "counted from 0; the whole output of their feed-forward parts",
+}
 
 
 def model_card(
@@ -55,13 +64,15 @@ def model_card(
         tags=["headsieve", "interpretability", "attention-heads"],
     )
     count = len(edit.heads)
-    heads = "1 attention head" if count == 1 else f"{count} attention heads"
+    kind = kind_of(edit.heads[0])
+    one, many = ("attention head", "attention heads") if kind == "heads" else NOUNS[kind]
+    heads = f"{count} {one if count == 1 else many}"
     name = base_model or model.name
     parts = [
         f"---\n{data.to_yaml()}\n---",
         f"# {name.rstrip('/').rpartition('/')[2]} with {heads} {edit.describe()}",
         f"`{name}` ({model.architecture}) with {heads} {edit.describe()}: "
-        f"{', '.join(edit.heads)} (layer and head, both counted from 0; query heads). {_how(edit)}",
+        f"{', '.join(edit.heads)} ({_NAMES[kind]}). {_how(edit)}",
     ]
     if from_gguf:
         parts.append(
@@ -93,6 +104,11 @@ def model_card(
 
 
 def _how(edit: Edit) -> str:
+    if edit.silenced:
+        return (
+            "The weights and biases of the projections that these parts end in are set to zero; "
+            "everything else is as it was."
+        )
     what = "set to zero" if edit.scale == 0 else f"multiplied by {edit.scale:g}"
     sentence = f"Their columns of the attention output projections are {what}"
     if edit.mean:

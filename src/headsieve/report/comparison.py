@@ -8,8 +8,8 @@ from rich.console import Group, RenderableType
 from rich.rule import Rule
 from rich.text import Text
 
-from headsieve.report.tables import add_row, new_table
-from headsieve.report.words import duration, interval, number
+from headsieve.report.tables import add_columns, add_row, new_table
+from headsieve.report.words import duration, interval, number, other_items
 
 if TYPE_CHECKING:
     from headsieve.comparison import ComparedCapability, Comparison
@@ -27,6 +27,8 @@ def comparison_tables(comparison: Comparison) -> RenderableType:
         counts = (str(run.seed), str(run.budget), f"{run.evaluations:,}", duration(run.seconds))
         add_row(table, [run.run, run.model, run.strategy, *counts])
     parts: list[RenderableType] = [table]
+    if comparison.other_items:
+        parts += [Text(""), Text(f"Note: {other_items(comparison.other_items)}", style="yellow")]
     for name, compared in comparison.capabilities.items():
         title = Text(name, style="bold")
         parts += [Text(""), Rule(title, align="left", characters="-", style="dim")]
@@ -40,10 +42,17 @@ def _capability(compared: ComparedCapability) -> list[RenderableType]:
         values = map(number, (one.baseline, one.knocked_out, one.drop))
         add_row(found, [one.run, ", ".join(one.selected) or "none", *values, interval(one.ci)])
     cost = new_table("run", "evaluations>", "of controls>", "worst control", "its drop>")
+    in_nats = any(one.worst_in_nats is not None for one in compared.findings)
+    if in_nats:
+        add_columns(cost, "worst in nats", "its drop>")
     for one in compared.findings:
         drop = "-" if one.worst_control_drop is None else number(one.worst_control_drop)
         counts = (f"{one.evaluations:,}", f"{one.control_evaluations:,}")
-        add_row(cost, [one.run, *counts, one.worst_control or "-", drop])
+        row = [one.run, *counts, one.worst_control or "-", drop]
+        if in_nats:
+            nats = "-" if one.worst_in_nats_drop is None else number(one.worst_in_nats_drop)
+            row += [one.worst_in_nats or "-", nats]
+        add_row(cost, row)
     parts: list[RenderableType] = [found, Text(""), cost]
     if compared.agreements:
         pairs = new_table("runs", "", "shared heads", "of>", "rank\nagreement>")

@@ -49,6 +49,16 @@ class Curve:
                 "many intervals."
             )
 
+    @property
+    def idle(self) -> tuple[str, ...]:
+        """Heads that, after those before them, do not lower the capability's metric."""
+        own = self.values[self.capability]
+        return tuple(
+            head
+            for head, before, after in zip(self.heads, own[:-1], own[1:], strict=True)
+            if after >= before
+        )
+
     def to_csv(self) -> str:
         """The curve as a CSV table, a line for each task and count, numbers unrounded.
 

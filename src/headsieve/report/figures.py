@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
-from headsieve.report.words import number
+from headsieve.models.heads import NOUNS, kind_of
+from headsieve.report.colours import GAIN, LOSS, SERIES
+from headsieve.report.words import nouns, number
 from headsieve.scores import LOG_PROB
 
 if TYPE_CHECKING:
@@ -34,8 +37,10 @@ if TYPE_CHECKING:
 WIDTH = 3.4
 """Inches of a paper's column."""
 
-_STYLE = {
+STYLE = {
     "font.size": 8,
+    # Text that can be searched and edited, not outlines.
+    "pdf.fonttype": 42,
     "axes.linewidth": 0.6,
     "xtick.labelsize": 7,
     "ytick.labelsize": 7,
@@ -45,9 +50,13 @@ _STYLE = {
     "svg.fonttype": "none",
     "svg.hashsalt": "headsieve",
 }
-# Okabe and Ito's colours, which colour-blind readers can tell apart, without the pale yellow.
-_CAPABILITY_COLOUR = "#D55E00"
-_CONTROL_COLOURS = ("#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#666666")
+_CAPABILITY_COLOUR, *_CONTROL_COLOURS = SERIES
+# From what is needed to what does harm, as on the page.
+_LOSS, _WHITE, _GAIN = (
+    tuple(part / 255 for part in colour) for colour in (LOSS, (255, 255, 255), GAIN)
+)
+SCALE = LinearSegmentedColormap.from_list("headsieve", [_LOSS, _WHITE, _GAIN])
+LOSSES = LinearSegmentedColormap.from_list("headsieve losses", [_WHITE, _LOSS])
 _CONTROL_MARKERS = "s^Dvp<>"  # one more than colours, so that pairs repeat late
 
 # More names than these would not fit beside their lines, under their ticks or above the map.
@@ -59,7 +68,7 @@ _SELECTED_NAMED = 12
 def effect_map(result: CapabilityResult, *, ax: Axes) -> Axes:
     """Draw the effect of every head as a heatmap, layers upwards, selected heads outlined.
 
-    Red (negative) heads are those the capability needs. Places where a layer has no head are
+    Orange (negative) heads are those the capability needs. Places where a layer has no head are
     hatched.
 
     Parameters
@@ -83,7 +92,7 @@ def effect_map(result: CapabilityResult, *, ax: Axes) -> Axes:
         np.arange(width + 1) - 0.5,
         np.arange(layers + 1) - 0.5,
         effects,
-        cmap="RdBu",
+        cmap=SCALE,
         vmin=-limit,
         vmax=limit,
         # Edges of the cell's own colour hide the seams that viewers of SVG draw between cells.
@@ -103,15 +112,19 @@ def effect_map(result: CapabilityResult, *, ax: Axes) -> Axes:
         if head.head in result.selected:
             ax.add_patch(_outline(head.index, head.layer, *margins))
 
-    handles = [Patch(facecolor="none", edgecolor="black", label=_selected_label(result.selected))]
+    one, many = nouns(result)
+    label = _selected_label(result.selected, many)
+    handles = [Patch(facecolor="none", edgecolor="black", label=label)]
     if np.isnan(effects).any():
         ax.patch.set(hatch="//////", edgecolor="0.8", linewidth=0)
-        handles.append(Patch(facecolor="none", edgecolor="0.6", hatch="//////", label="no head"))
+        handles.append(Patch(facecolor="none", edgecolor="0.6", hatch="//////", label=f"no {one}"))
     _legend_above(ax, handles if result.selected else handles[1:])
-    ax.set_xlabel("head")
+    ax.set_xlabel(one)
     ax.set_ylabel("layer")
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))
+    if kind_of(result.heads[0].head) in ("attention-layers", "mlp-layers"):
+        ax.set_xticks([])  # one column: its number says nothing
     ax.set_xlim(-0.5, width - 0.5)
     ax.set_ylim(-0.5, layers - 0.5)
     return ax
@@ -165,7 +178,8 @@ def head_count_curve(curve: Curve, *, ax: Axes) -> Axes:
         ax.set_ylabel("log-probability (nats a token)")
     margin = 0.04 * max(counts[-1], 1)
     ax.set_xlim(-margin, counts[-1] + margin)
-    ax.set_xlabel("heads knocked out")
+    kind = kind_of(curve.heads[0]) if curve.heads else "heads"
+    ax.set_xlabel(f"{NOUNS[kind][1]} knocked out")
     _count_ticks(ax, curve.heads)
     ax.spines[["top", "right"]].set_visible(False)
     if crowded:
@@ -203,7 +217,7 @@ def head_count_curve(curve: Curve, *, ax: Axes) -> Axes:
 def save_figures(
     capabilities: Mapping[str, CapabilityResult], curves: Mapping[str, Curve], folder: Path
 ) -> list[Path]:
-    """Write both figures of every capability as PNG (200 dpi) and SVG.
+    """Write both figures of every capability as PNG (200 dpi), SVG and PDF.
 
     Parameters
     ----------
@@ -221,16 +235,16 @@ def save_figures(
     folder.mkdir(parents=True, exist_ok=True)
     names = file_names(capabilities)
     written = []
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         for name, result in capabilities.items():
             layers = 1 + max(head.layer for head in result.heads)
             figure = _figure(name, height=min(6.5, max(2.0, 1.0 + 0.1 * layers)))
             effect_map(result, ax=figure.add_subplot())
-            written += _save(figure, folder / f"{names[name]}-effects")
+            written += save_figure(figure, folder / f"{names[name]}-effects")
             if name in curves:
                 figure = _figure(name, height=2.4)
                 head_count_curve(curves[name], ax=figure.add_subplot())
-                written += _save(figure, folder / f"{names[name]}-curve")
+                written += save_figure(figure, folder / f"{names[name]}-curve")
     return written
 
 
@@ -261,12 +275,14 @@ def _figure(title: str, *, height: float) -> Figure:
     return figure
 
 
-def _save(figure: Figure, stem: Path) -> list[Path]:
+def save_figure(figure: Figure, stem: Path) -> list[Path]:
+    """Write a figure as PNG (200 dpi), SVG and PDF, the same bytes for the same figure."""
     # Not with_suffix, which would take what follows a dot in the name for one.
-    png, svg = Path(f"{stem}.png"), Path(f"{stem}.svg")
+    png, svg, pdf = (Path(f"{stem}.{ending}") for ending in ("png", "svg", "pdf"))
     figure.savefig(png, dpi=200)
     figure.savefig(svg, metadata={"Date": None})
-    return [png, svg]
+    figure.savefig(pdf, metadata={"CreationDate": None})
+    return [png, svg, pdf]
 
 
 def colour_limit(result: CapabilityResult) -> float:
@@ -299,9 +315,9 @@ def _outline(x: int, y: int, x_margin: float, y_margin: float) -> Rectangle:
     )
 
 
-def _selected_label(selected: Sequence[str]) -> str:
+def _selected_label(selected: Sequence[str], units: str) -> str:
     if len(selected) > _SELECTED_NAMED:
-        return f"selected ({len(selected)} heads)"
+        return f"selected ({len(selected)} {units})"
     return textwrap.fill("selected: " + ", ".join(selected), 44)
 
 

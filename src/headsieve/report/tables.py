@@ -21,10 +21,13 @@ from rich.rule import Rule
 from rich.table import Column, Table
 from rich.text import Text
 
+from headsieve.models.heads import NOUNS, kind_of
 from headsieve.report.words import (
     duration,
+    idle,
     interval,
     memory,
+    nouns,
     number,
     p_value,
     ranges,
@@ -35,7 +38,10 @@ from headsieve.results import CapabilityResult, Claim, HeadResult, Result, TaskS
 from headsieve.scores import LOG_PROB
 
 if TYPE_CHECKING:
+    from headsieve.check import Check
+    from headsieve.forecast import Forecast
     from headsieve.models.heads import Geometry, LayerHeads
+    from headsieve.report.curve import Curve
 
 # Words may be broken into parts of this width where a terminal is narrow; numbers may not.
 _NARROWEST = 12
@@ -51,7 +57,11 @@ _HEADS_COLUMNS = (
 
 
 def summary(
-    result: Result, *, general: Mapping[str, Sequence[str]], folder: Path | None
+    result: Result,
+    *,
+    general: Mapping[str, Sequence[str]],
+    curves: Mapping[str, Curve],
+    folder: Path | None,
 ) -> RenderableType:
     """What a person sees at the end of ``headsieve locate``.
 
@@ -60,6 +70,8 @@ def summary(
     result : Result
     general : mapping of str to sequence of str
         For each capability the heads that everything needs, best known first.
+    curves : mapping of str to Curve
+        A capability may lack its own.
     folder : Path or None
         Where the study was saved.
     """
@@ -69,6 +81,8 @@ def summary(
     ]
     for name, capability in result.capabilities.items():
         parts += [Text(""), *_capability(name, capability, general.get(name, ()))]
+        if name in curves and curves[name].idle:
+            parts.append(Text(idle(curves[name].idle)))
     parts += [
         Text(""),
         Rule(characters="-", style="dim"),
@@ -94,13 +108,33 @@ def scores(results: Mapping[str, TaskScore]) -> RenderableType:
     knockout = any(one.knocked_out is not None for one in results.values())
     table = new_table("task", "metric", "items>", "baseline>")
     if knockout:
-        _columns(table, "knocked out>", "drop>")
-    _columns(table, "95 % interval>")
+        add_columns(table, "knocked out>", "drop>")
+    add_columns(table, "95 % interval>")
     for task, one in results.items():
         cells = [task, one.metric, str(one.items), number(one.baseline)]
         if one.knocked_out is not None and one.drop is not None:
             cells += [number(one.knocked_out), number(one.drop)]
         add_row(table, [*cells, interval(one.ci)])
+    return table
+
+
+def forecast_table(found: Forecast) -> RenderableType:
+    """What a study is expected to take."""
+    table = Table(box=None, show_header=False)
+    rows = [
+        ("evaluations", f"{found.evaluations:,}"),
+        ("tokens", f"{found.tokens:,}"),
+        ("floating-point operations", f"{found.flops:.2g}"),
+        ("operations a second", f"{found.flops_per_second:.2g}"),
+        ("time", duration(found.seconds)),
+        ("peak memory", memory(found.peak_memory_bytes)),
+    ]
+    if found.device_memory_bytes is not None:
+        rows.append(("memory of the GPU", memory(found.device_memory_bytes)))
+    if found.workers > 1:
+        rows.append(("workers", f"{found.workers}"))
+    for name, value in rows:
+        table.add_row(Text(name), Text(value))
     return table
 
 
@@ -141,6 +175,21 @@ def heads_table(geometry: Geometry) -> RenderableType:
             f"Not covered, for they have no such heads: layers {ranges(geometry.uncovered)}."
         )
     return Group(table, *(Text(line) for line in lines))
+
+
+def checks_table(checks: Iterable[Check]) -> RenderableType:
+    """What was checked of knockouts in a model.
+
+    Parameters
+    ----------
+    checks : iterable of Check
+    """
+    table = new_table("check", "holds", "largest\ndifference>", "what should hold", "note")
+    words = {True: "yes", False: "NO", None: "not checked"}
+    for one in checks:
+        difference = "" if one.difference is None else f"{one.difference:.1e}"
+        add_row(table, [one.name, words[one.holds], difference, one.what, one.note])
+    return table
 
 
 def heads_csv(
@@ -197,13 +246,16 @@ def _capability(
         parts += _random_sets(result)
     else:
         parts += [
-            Text("The heads of the largest effects, none of them selected:"),
+            Text(f"The {nouns(result)[1]} of the largest effects, none of them selected:"),
             _heads(result.heads[:_RUNNERS_UP]),
             Text(""),
         ]
     if general:
         parts.append(
-            Text(f"General heads, which everything needs, not {name} alone: {', '.join(general)}.")
+            Text(
+                f"General {nouns(result)[1]}, which everything needs, not {name} alone: "
+                f"{', '.join(general)}."
+            )
         )
     spent = result.evaluations
     parts.append(
@@ -212,9 +264,9 @@ def _capability(
     return parts
 
 
-def _heads(heads: Iterable[HeadResult]) -> RenderableType:
-    table = new_table("head", "effect\n(nats)>", "95 % interval>")
-    _columns(table, "selection\nprobability>", "worst control\neffect>")
+def _heads(heads: Sequence[HeadResult]) -> RenderableType:
+    table = new_table(NOUNS[kind_of(heads[0].head)][0], "effect\n(nats)>", "95 % interval>")
+    add_columns(table, "selection\nprobability>", "worst control\neffect>")
     for head in heads:
         cells = [number(head.effect), interval(head.ci), number(head.selection)]
         control_effect = "-" if head.control_effect is None else number(head.control_effect)
@@ -244,7 +296,7 @@ def _random_sets(result: CapabilityResult) -> list[RenderableType]:
     sets = _count(random.count, "random set")
     return [
         Text(
-            f"{sets} of as many heads: mean drop {number(random.mean_drop)}, "
+            f"{sets} of as many {nouns(result)[1]}: mean drop {number(random.mean_drop)}, "
             f"at most {number(random.max_drop)}."
         )
     ]
@@ -263,11 +315,11 @@ def _any_layer(layer: LayerHeads) -> str:
 def new_table(*headers: str) -> Table:
     """A table whose numbers are never cut; a header that ends in ``>`` is one of numbers."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
-    _columns(table, *headers)
+    add_columns(table, *headers)
     return table
 
 
-def _columns(table: Table, *headers: str) -> None:
+def add_columns(table: Table, *headers: str) -> None:
     """Add columns; a header that ends in ``>`` makes one of numbers, which are never broken."""
     for header in headers:
         numeric = header.endswith(">")

@@ -5,8 +5,9 @@ Everything here is ASCII, so that a terminal or log file of any encoding can sho
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
+from headsieve.models.heads import NOUNS, kind_of
 from headsieve.results import CapabilityResult, Claim, Interval
 from headsieve.scores import LOG_PROB
 
@@ -49,6 +50,11 @@ def memory(size: int) -> str:
     return f"{size / 2**30:.1f} GiB" if size >= 2**30 else f"{size / 2**20:.0f} MiB"
 
 
+def nouns(result: CapabilityResult) -> tuple[str, str]:
+    """One and many of the units that were searched, as in ``head`` and ``heads``."""
+    return NOUNS[kind_of(result.heads[0].head)]
+
+
 def verdict(name: str, result: CapabilityResult) -> str:
     """One sentence: what the knockout does to the capability and to the controls.
 
@@ -62,8 +68,8 @@ def verdict(name: str, result: CapabilityResult) -> str:
     unit = _unit(claim)
     if not result.selected:
         return (
-            f"No set of heads was found for {name} (unmodified model: {number(claim.baseline)}"
-            f"{unit} on {claim.items} held-out items)."
+            f"No set of {nouns(result)[1]} was found for {name} (unmodified model: "
+            f"{number(claim.baseline)}{unit} on {claim.items} held-out items)."
         )
     before, after = number(claim.baseline), number(claim.knocked_out)
     if before == after:
@@ -72,9 +78,27 @@ def verdict(name: str, result: CapabilityResult) -> str:
         verb = "falls" if claim.drop > 0 else "rises"
         change = f"{verb} from {before} to {after}{unit}"
     count = len(result.selected)
-    heads = "this head" if count == 1 else f"these {count} heads"
+    one, many = nouns(result)
+    heads = f"this {one}" if count == 1 else f"these {count} {many}"
     sentence = f"Without {heads} {name} {change} on {claim.items} held-out items"
     return "; ".join([sentence, *_controls(result.verification.controls)]) + "."
+
+
+def idle(heads: Sequence[str]) -> str:
+    """One sentence on selected heads that add nothing on held-out items."""
+    verb = "adds" if len(heads) == 1 else "add"
+    return (
+        f"{', '.join(heads)} {verb} nothing on held-out items to what the heads before do there; "
+        "the search chose so on its own items."
+    )
+
+
+def other_items(tasks: Sequence[str]) -> str:
+    """One sentence on tasks of which compared studies measured other items."""
+    return (
+        f"these studies measured other held-out items of {', '.join(tasks)}, so that part of what "
+        "differs is the items."
+    )
 
 
 def warnings(name: str, result: CapabilityResult) -> list[str]:
@@ -88,8 +112,8 @@ def warnings(name: str, result: CapabilityResult) -> list[str]:
     """
     if not result.selected:
         return [
-            f"no measured set of heads lowers {name} and spares the controls. With this model and "
-            "budget the result claims nothing."
+            f"no measured set of {nouns(result)[1]} lowers {name} and spares the controls. With "
+            "this model and budget the result claims nothing."
         ]
     checks = result.verification
     drop = checks.capability.drop
@@ -106,11 +130,13 @@ def warnings(name: str, result: CapabilityResult) -> list[str]:
     ]
     if losers:
         found.append(
-            f"these heads are not {name}'s alone; controls that lose too: {', '.join(losers)}."
+            f"these {nouns(result)[1]} are not {name}'s alone; controls that lose too: "
+            f"{', '.join(losers)}."
         )
     if not checks.controls:
         found.append(
-            f"no control was measured, so nothing says that these heads serve {name} alone."
+            f"no control was measured, so nothing says that these {nouns(result)[1]} serve {name} "
+            "alone."
         )
     if checks.random_sets.count and checks.random_sets.max_drop >= drop - _ROUNDING:
         found.append(

@@ -107,13 +107,16 @@ class Ledger:
 
         Use it as ``yield from ledger.ask(...)`` within a strategy.
         """
+        together: dict[tuple[Columns, ...], list[str]] = {}
         for task in tasks:
             unknown = [chosen for chosen in dict.fromkeys(sets) if chosen not in self.scores[task]]
-            if not unknown:
-                continue
-            answer = yield Question(to_masks(unknown, self.problem.heads), (task,))
-            scores = cast(Sequence[Score], answer[task])
-            self.scores[task].update(zip(unknown, scores, strict=True))
+            if unknown:
+                together.setdefault(tuple(unknown), []).append(task)
+        for unknown_sets, asked in together.items():
+            answer = yield Question(to_masks(unknown_sets, self.problem.heads), tuple(asked))
+            for task in asked:
+                scores = cast(Sequence[Score], answer[task])
+                self.scores[task].update(zip(unknown_sets, scores, strict=True))
 
     def ask_gradients(self) -> Generator[GradientQuestion, Answer, None]:
         """Ask for the gradients of all tasks, and note the answer."""

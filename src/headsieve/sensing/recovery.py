@@ -19,7 +19,7 @@ FloatArray = NDArray[np.float64]
 PAPER_ALPHA = 0.01
 RESAMPLINGS = 200
 # A head is general if it costs so many nats and so large a share of the controls need it too.
-_NOTICEABLE = 0.1
+NOTICEABLE = 0.1
 _SHARED_BY = 0.5
 _CONFIDENCE = 0.95
 
@@ -221,5 +221,5 @@ def _general(effect: FloatArray, high: FloatArray, controls: FloatArray) -> Colu
     if not len(controls):
         return ()
     shared = (controls <= effect / 2).mean(axis=0) >= _SHARED_BY
-    needed = np.flatnonzero((high < 0) & (effect <= -_NOTICEABLE) & shared)
+    needed = np.flatnonzero((high < 0) & (effect <= -NOTICEABLE) & shared)
     return tuple(int(column) for column in needed[np.argsort(effect[needed])])

@@ -11,7 +11,7 @@ from headsieve.sensing.problem import Masks
 
 FloatArray = NDArray[np.float64]
 
-# Variances of effects that are tried, as multiples of the variance that is left over: what all heads
+# Variances of effects that are tried, as multiples of the variance left over: what all heads
 # of a mask together contribute to its score, from nothing to all but everything.
 _RATIOS = np.concatenate([[0.0], np.geomspace(1e-3, 1e5, 50)])
 # Fewer masks than this say nothing of a variance.

@@ -49,7 +49,7 @@ def select_tasks(
         if len(named) - 1 + len(chosen) >= CONTROL_COUNT:
             break
         control = load_task(name)
-        if name not in named and not any(_same_subject(control, task) for task in named.values()):
+        if name not in named and not any(same_subject(control, task) for task in named.values()):
             chosen[name] = control
     if TEXT_CONTROL not in named:
         chosen[TEXT_CONTROL] = load_task(TEXT_CONTROL)
@@ -77,6 +77,7 @@ def by_name(
     return tasks
 
 
-def _same_subject(one: Task, other: Task) -> bool:
+def same_subject(one: Task, other: Task) -> bool:
+    """Whether two tasks are about the same facts, so that one could only fall with the other."""
     smaller = min(len(one.facts), len(other.facts))
     return smaller > 0 and len(one.facts & other.facts) >= _SAME_SUBJECT * smaller

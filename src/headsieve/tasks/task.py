@@ -13,6 +13,7 @@ import numpy as np
 
 from headsieve.errors import HeadsieveError
 from headsieve.measure.items import ItemSet, Kind, tokenize
+from headsieve.scores import LOG_PROB
 
 if TYPE_CHECKING:
     from headsieve.models.loading import Model
@@ -93,7 +94,7 @@ class Task(Protocol):
         """Pairs of a word of a prompt and the right answer, by which like tasks are told."""
 
     def item_sets(
-        self, model: Model, seed: int, limit: int | None = None, *, control: bool = False
+        self, model: Model, seed: int, limit: int | None = None, *, search_limit: int | None = None
     ) -> TaskItems:
         """Search and held-out items.
 
@@ -104,8 +105,8 @@ class Task(Protocol):
             Of the choice of items.
         limit : int, optional
             At most so many search items and so many held-out items.
-        control : bool
-            A control is searched on fewer items.
+        search_limit : int, optional
+            At most so many search items; the others stay unused.
 
         Raises
         ------
@@ -177,7 +178,7 @@ class ItemTask:
     @property
     def metric(self) -> str:
         """``accuracy``, or ``log_prob`` (nats a token) for plain text."""
-        return "log_prob" if self.kind == "text" else "accuracy"
+        return LOG_PROB if self.kind == "text" else "accuracy"
 
     @property
     def identity(self) -> Hashable:
@@ -194,13 +195,12 @@ class ItemTask:
         )
 
     def item_sets(
-        self, model: Model, seed: int, limit: int | None = None, *, control: bool = False
+        self, model: Model, seed: int, limit: int | None = None, *, search_limit: int | None = None
     ) -> TaskItems:
         """Search and held-out items, as `split` shares them out."""
         split = self.split(seed, limit)
-        search = split.search[:CONTROL_SEARCH_ITEMS] if control else split.search
         return TaskItems(
-            tokenize(search, split.prefix, self.kind, model.tokenizer),
+            tokenize(split.search[:search_limit], split.prefix, self.kind, model.tokenizer),
             tokenize(split.held_out, split.prefix, self.kind, model.tokenizer),
         )
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from headsieve.report.figures import colour_limit
 from headsieve.report.page.style import DIVERGING, FOCUS, LINE, SCHEMA, SERIES, TEXT, Spec
-from headsieve.report.words import interval, number
+from headsieve.report.words import interval, nouns, number
 from headsieve.scores import LOG_PROB
 
 if TYPE_CHECKING:
@@ -17,6 +16,8 @@ if TYPE_CHECKING:
     from headsieve.sensing.linearity import Linearity
 
 _LARGEST_STEP = 15
+# Nats a token; a loss of a hundredth is not to fill the chart.
+_SMALLEST_SCALE = 0.5
 _TALLEST_MAP = 640
 # More than can be seen; the page of a model with thousands of heads must stay small.
 _DECIMALS = 4
@@ -74,7 +75,7 @@ def effect_map(result: CapabilityResult, general: Sequence[str], control: str) -
         "x": {
             "field": "index",
             "type": "ordinal",
-            "title": "head",
+            "title": nouns(result)[0],
             "axis": {"labelAngle": 0, "labelOverlap": True},
         },
         "y": {
@@ -147,10 +148,11 @@ def effect_map(result: CapabilityResult, general: Sequence[str], control: str) -
 def knockout_bars(curve: Curve, metric: str, slider: str) -> Spec:
     """Tasks of one metric with the slider's number of heads knocked out, beside nothing removed.
 
-    Every bar is a measurement: the slider has a stop for each count that was measured.
+    Every bar is a measurement: the slider has a stop for each count that was measured. Of shares
+    it shows what is left; of log-probabilities, which have no natural zero, what is lost.
     """
     tasks = [task for task, its in curve.metric.items() if its == metric]
-    rows = []
+    rows: list[dict[str, Any]] = []
     for task in tasks:
         own = task == curve.capability
         for count, value in enumerate(curve.values[task]):
@@ -166,10 +168,12 @@ def knockout_bars(curve: Curve, metric: str, slider: str) -> Spec:
                     "kind": "capability" if own else "control",
                 }
             )
-    title, domain = metric, [0, 1]
+    title, domain = metric, [0.0, 1.0]
     if metric == LOG_PROB:
-        title = "log-probability (nats a token)"
-        domain = [math.floor(min(min(curve.values[task]) for task in tasks)), 0]
+        title = "lost (nats a token); longer is worse"
+        rows = [_loss(row) for row in rows]
+        losses = [row["value"] for row in rows]
+        domain = [min(0.0, *losses), max(_SMALLEST_SCALE, *losses)]
     y = {
         "field": "task",
         "type": "nominal",
@@ -229,6 +233,13 @@ def knockout_bars(curve: Curve, metric: str, slider: str) -> Spec:
             },
         ],
     }
+
+
+def _loss(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of bars as what it lost against the unmodified model."""
+    before = row["before"]
+    low, high = (None if end is None else before - end for end in (row["high"], row["low"]))
+    return row | {"value": before - row["value"], "before": 0.0, "low": low, "high": high}
 
 
 def fit(linearity: Linearity) -> Spec:

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 
 from headsieve.errors import HeadsieveError
-from headsieve.report import words
+from headsieve.models.heads import Units, kind_of
+from headsieve.report import atlas_words, words
 from headsieve.report.figures import file_names
 from headsieve.report.heads_file import heads_json
-from headsieve.report.page import charts, side_by_side
+from headsieve.report.page import atlas_charts, charts, side_by_side
 from headsieve.report.page.style import CONFIG, Spec
 from headsieve.report.tables import heads_csv
 from headsieve.runs import searched_masks
@@ -25,7 +26,9 @@ from headsieve.sensing.linearity import Linearity, linearity
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from headsieve.atlas_result import AtlasResult
     from headsieve.comparison import Comparison
+    from headsieve.examples import Examples
     from headsieve.report.curve import Curve
     from headsieve.results import CapabilityResult, HeadResult, Result
     from headsieve.study import Study
@@ -33,6 +36,15 @@ if TYPE_CHECKING:
 _VEGA_LITE = "6.1"
 # Heads listed beyond those selected; the downloads have all.
 _LISTED = 10
+
+
+_MEANINGS: dict[Units, str] = {
+    "heads": "one query head, written L13H4: layer 13, head 4, both counted from 0",
+    "kv-groups": "a KV group, written L13G1: all query heads that share key-value head 1 of layer "
+    "13, both counted from 0",
+    "attention-layers": "the whole output of a layer's attention, written L13A, counted from 0",
+    "mlp-layers": "the whole output of a layer's feed-forward part, written L13M, counted from 0",
+}
 
 
 @dataclass(frozen=True)
@@ -45,6 +57,7 @@ class _Section:
     curve: Curve | None
     general: Sequence[str]
     linearity: Linearity | None
+    examples: Examples | None
 
     @property
     def verdict(self) -> str:
@@ -53,6 +66,11 @@ class _Section:
     @property
     def warnings(self) -> list[str]:
         return words.warnings(self.name, self.result)
+
+    @property
+    def idle(self) -> Sequence[str]:
+        """Selected heads that add nothing on held-out items."""
+        return self.curve.idle if self.curve is not None else ()
 
     @property
     def listed(self) -> list[HeadResult]:
@@ -106,6 +124,7 @@ def study_page(study: Study, folder: Path) -> str:
         general=study.general,
         curves=study.curves,
         linearities=linearities,
+        examples=study.examples,
     )
 
 
@@ -116,6 +135,7 @@ def render_page(
     general: Mapping[str, Sequence[str]],
     curves: Mapping[str, Curve],
     linearities: Mapping[str, Linearity],
+    examples: Mapping[str, Examples],
 ) -> str:
     """The text of ``report.html``.
 
@@ -129,6 +149,8 @@ def render_page(
     curves : mapping of str to Curve
     linearities : mapping of str to Linearity
         A capability may lack its own, where measurements are few or no longer there.
+    examples : mapping of str to Examples
+        A capability without selected heads has none.
     """
     anchors = file_names(result.capabilities)
     sections = [
@@ -139,6 +161,7 @@ def render_page(
             curves.get(name),
             general.get(name, ()),
             linearities.get(name),
+            examples.get(name),
         )
         for number, (name, found) in enumerate(result.capabilities.items())
     ]
@@ -162,12 +185,20 @@ def render_page(
         overlap=_overlap(sections),
         tasks=_tasks(sections),
         configuration=configuration,
+        units=_units(sections[0].result),
         measures=charts.MEASURES,
         downloads={
             f"{stem}-heads.csv": _data_uri("text/csv", heads_csv(result.capabilities, general)),
             f"{stem}-heads.json": _data_uri("application/json", heads_json(result, general)),
         },
     )
+
+
+def _units(result: CapabilityResult) -> dict[str, str]:
+    """What the page calls the units that were searched."""
+    kind = kind_of(result.heads[0].head)
+    many = "attention heads" if kind == "heads" else words.nouns(result)[1]
+    return {"kind": kind, "many": many[0].upper() + many[1:], "meaning": _MEANINGS[kind]}
 
 
 def comparison_page(comparison: Comparison) -> str:
@@ -189,6 +220,38 @@ def comparison_page(comparison: Comparison) -> str:
         comparison=comparison,
         anchors=anchors,
         json_uri=_data_uri("application/json", json.dumps(comparison.to_dict(), indent=2)),
+    )
+
+
+def atlas_page(result: AtlasResult, *, configuration: str) -> str:
+    """The text of ``atlas.html``.
+
+    Parameters
+    ----------
+    result : AtlasResult
+    configuration : str
+        The text of ``study.toml``.
+    """
+    return _render(
+        "atlas.html.j2",
+        {
+            "effects-map": atlas_charts.effects(result),
+            "drops-map": atlas_charts.drops(result),
+            "needs-map": atlas_charts.needs(result),
+        },
+        result.headsieve,
+        result=result,
+        configuration=configuration,
+        general=atlas_words.general_sentence(result),
+        modularity=atlas_words.modularity_sentence(result),
+        sentences=[
+            atlas_words.capability_sentence(name, result.capabilities[name])
+            for name in result.confirmed
+        ],
+        groups=atlas_words.groups(result),
+        worst_other=atlas_words.worst_other,
+        columns=1 + max(head.index for head in result.heads),
+        json_uri=_data_uri("application/json", result.to_json()),
     )
 
 

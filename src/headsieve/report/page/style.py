@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from headsieve.report.colours import GAIN, LOSS
+
 Spec = dict[str, Any]
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
@@ -17,11 +19,15 @@ SERIES = [f"var(--series-{number})" for number in range(1, 8)]
 
 
 def _orange(opacity: float) -> str:
-    return f"rgba(208, 84, 0, {opacity})"
+    return _rgba(LOSS, opacity)
 
 
 def _blue(opacity: float) -> str:
-    return f"rgba(0, 122, 204, {opacity})"
+    return _rgba(GAIN, opacity)
+
+
+def _rgba(colour: tuple[int, int, int], opacity: float) -> str:
+    return f"rgba({', '.join(map(str, colour))}, {opacity})"
 
 
 # Evenly graded but for a steeper start: a small effect beside a large one is to be seen.

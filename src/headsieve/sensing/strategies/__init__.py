@@ -7,7 +7,8 @@ questions, and replaying a journal resumes a search.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from typing import TypeVar
 
 from headsieve.errors import HeadsieveError
 from headsieve.sensing.problem import Answer, AnyQuestion, Problem
@@ -17,6 +18,7 @@ from headsieve.sensing.strategies.baselines import attribution, exhaustive, pape
 from headsieve.sensing.strategies.recommendation import Recommendation, Search
 
 Strategy = Callable[[Problem], Search]
+Found = TypeVar("Found")
 
 STRATEGIES: dict[str, Strategy] = {
     "adaptive": adaptive,
@@ -33,13 +35,19 @@ def search(
     strategy: Strategy, problem: Problem, answer: Callable[[AnyQuestion], Answer]
 ) -> Recommendation:
     """Answer a strategy's questions until it recommends a set."""
-    asking = strategy(problem)
+    return answered(strategy(problem), answer)
+
+
+def answered(
+    asking: Generator[AnyQuestion, Answer, Found], answer: Callable[[AnyQuestion], Answer]
+) -> Found:
+    """Answer all questions; returns what the one who asks ends with."""
     try:
         question = next(asking)
         while True:
             question = asking.send(answer(question))
     except StopIteration as end:
-        found: Recommendation = end.value
+        found: Found = end.value
         return found
 
 

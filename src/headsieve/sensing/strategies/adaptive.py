@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -89,20 +89,25 @@ def adaptive(problem: Problem) -> Search:
 def _screen(ledger: Ledger, rng: np.random.Generator) -> Step:
     problem = ledger.problem
     used = np.zeros(problem.heads, dtype=np.int64)
-    remaining: list[float] = []
+    left: list[float] = []
     for density in PILOT_DENSITIES:
         masks = stratified(PILOT_MASKS, problem.heads, density, rng, used=used)
         used += masks.sum(axis=0)
         sets = to_sets(masks)
         yield from ledger.ask(sets, problem.tasks)
-        remaining.append(float(np.mean([_remaining(ledger, chosen) for chosen in sets])))
-    density = PILOT_DENSITIES[int(np.argmin(np.abs(np.array(remaining) - _AIM)))]
+        left.append(float(np.mean([remaining(ledger, chosen) for chosen in sets])))
+    density = best_density(left)
     count = int(SCREENED * problem.budget) - ledger.spent
     masks = stratified(count, problem.heads, density, rng, used=used)
     yield from ledger.ask(to_sets(masks), problem.tasks)
 
 
-def _remaining(ledger: Ledger, chosen: Columns) -> float:
+def best_density(left: Sequence[float]) -> float:
+    """The density of the pilot whose masks left closest to half of the capability."""
+    return PILOT_DENSITIES[int(np.argmin(np.abs(np.array(left) - _AIM)))]
+
+
+def remaining(ledger: Ledger, chosen: Columns) -> float:
     """Share of the capability that is left under a mask."""
     capability = ledger.problem.capability
     whole = ledger.scores[capability][()]
@@ -115,25 +120,35 @@ def _singles(ledger: Ledger) -> Step:
     """Knock out the most promising heads alone, deciding anew after each few."""
     last = int(SINGLED * ledger.problem.budget)
     while (count := min(_AT_ONCE, last - ledger.spent)) > 0:
-        candidates = _candidates(ledger)[:count]
-        if not candidates:
+        promising = candidates(ledger, decoded(ledger, ledger.problem.tasks))[:count]
+        if not promising:
             return
-        yield from ledger.ask(candidates, ledger.problem.tasks)
+        yield from ledger.ask(promising, ledger.problem.tasks)
 
 
-def _candidates(ledger: Ledger) -> list[Columns]:
+def candidates(ledger: Ledger, effects: Mapping[str, FloatArray]) -> list[Columns]:
     """Heads not yet knocked out alone, the most selective by what is known so far first.
 
     Random masks show best the heads that much depends on, gradients those whose effect does not
     saturate: where both are known, the best by either take turns.
+
+    Parameters
+    ----------
+    ledger : Ledger
+    effects : mapping of str to ndarray
+        What `decoded` gives.
     """
-    rankings = [_ranking(ledger, _decoded(ledger))]
+    rankings = [_ranking(ledger, effects)]
     if ledger.gradients:
-        foretold = {task: _scaled(-slope) for task, slope in ledger.gradients.items()}
-        rankings.insert(0, _ranking(ledger, foretold))
+        rankings.insert(0, _ranking(ledger, foretold(ledger)))
     measured = {chosen for chosen in ledger.complete() if len(chosen) == 1}
     in_turn = dict.fromkeys((head,) for heads in zip(*rankings, strict=True) for head in heads)
     return [chosen for chosen in in_turn if chosen not in measured]
+
+
+def foretold(ledger: Ledger) -> dict[str, FloatArray]:
+    """Effects of all heads on each task as gradients foretell them, in units of their spread."""
+    return {task: _scaled(-slope) for task, slope in ledger.gradients.items()}
 
 
 def _ranking(ledger: Ledger, effects: Mapping[str, FloatArray]) -> list[int]:
@@ -149,7 +164,7 @@ def _ranking(ledger: Ledger, effects: Mapping[str, FloatArray]) -> list[int]:
     return [int(head) for head in np.argsort(effect, kind="stable")]
 
 
-def _decoded(ledger: Ledger) -> dict[str, FloatArray]:
+def decoded(ledger: Ledger, tasks: Sequence[str]) -> dict[str, FloatArray]:
     """Effects of all heads on each task, decoded from the masks so far.
 
     From the search score and from the smooth accuracy, each in units of its spread, and added: the
@@ -159,7 +174,7 @@ def _decoded(ledger: Ledger) -> dict[str, FloatArray]:
         task: np.sum(
             [_scaled(decode(ledger, task, scores)) for scores in (floored, smooth)], axis=0
         )
-        for task in ledger.problem.tasks
+        for task in tasks
     }
 
 
@@ -171,8 +186,8 @@ def _sets(ledger: Ledger) -> Step:
     """Build sets while one promises a gain, else see what further heads add to the best set."""
     problem = ledger.problem
     while ledger.left > 0:
-        proposal = _proposal(ledger)
-        proposals = [proposal] if proposal is not None else _explorations(ledger)[: ledger.left]
+        promised = proposal(ledger)
+        proposals = [promised] if promised is not None else _explorations(ledger)[: ledger.left]
         if not proposals:
             return
         yield from ledger.ask(proposals, [problem.capability])
@@ -190,14 +205,15 @@ def _explorations(ledger: Ledger) -> list[Columns]:
     set is full or the capability all but gone.
     """
     best = best_set(ledger)
-    if len(best) >= ledger.problem.set_size or _remaining(ledger, best) < _ALL_BUT_GONE:
+    if len(best) >= ledger.problem.set_size or remaining(ledger, best) < _ALL_BUT_GONE:
         return []
     known = ledger.scores[ledger.problem.capability]
-    larger = [tuple(sorted({*best, head})) for (head,) in _candidates(ledger)]
+    others = candidates(ledger, decoded(ledger, ledger.problem.tasks))
+    larger = [tuple(sorted({*best, head})) for (head,) in others]
     return [chosen for chosen in larger if chosen not in known and chosen != best][:_AT_ONCE]
 
 
-def _proposal(ledger: Ledger) -> Columns | None:
+def proposal(ledger: Ledger) -> Columns | None:
     """The unmeasured set that promises most: a good set with one head more, or one exchanged.
 
     A promise assumes that what heads cost the controls adds up, and that a further head takes its
@@ -263,7 +279,7 @@ def _estimate(ledger: Ledger, chosen: Columns) -> _Estimate:
     known = ledger.scores[ledger.problem.capability]
     return _Estimate(
         chosen,
-        1 - _remaining(ledger, chosen),
+        1 - remaining(ledger, chosen),
         known[()].search - known[chosen].search,
         np.array([ledger.drop(task, chosen) for task in ledger.problem.controls]),
     )

@@ -10,15 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headsieve.errors import HeadsieveError
-from headsieve.measure.items import (
-    ContinuationItems,
-    Kind,
-    Prompt,
-    Responses,
-    fingerprint,
-    no_gradient,
-)
+from headsieve.measure.items import ContinuationItems, Kind, fingerprint, no_gradient
 from headsieve.measure.packing import TokenSequence
+from headsieve.measure.texts import Prompt, Responses
 from headsieve.scores import LOG_PROB, Score, margin_of
 from headsieve.tasks.lm_eval.loading import harness
 from headsieve.tasks.lm_eval.options import PREFIX
@@ -58,11 +52,11 @@ class HarnessItems:
     requests : tuple of tuple of lm_eval.api.instance.Instance
         Of each document.
     sequences : tuple of TokenSequence
-        Those that `right` looks at come first.
+        Those that `known` looks at come first.
     prompts : tuple of Prompt
     places : tuple of tuple of tuple of int
         For each request of each document, the numbers of its sequences, or that of its prompt.
-    right : ContinuationItems or None
+    known : ContinuationItems or None
         How likely right answers are; None where only the harness can tell which answer is right.
     """
 
@@ -72,7 +66,7 @@ class HarnessItems:
     sequences: tuple[TokenSequence, ...]
     prompts: tuple[Prompt, ...]
     places: tuple[tuple[tuple[int, ...], ...], ...]
-    right: ContinuationItems | None
+    known: ContinuationItems | None
     fingerprint: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -89,6 +83,11 @@ class HarnessItems:
         return len(self.requests)
 
     @property
+    def right(self) -> tuple[int, ...]:
+        """Right texts, where headsieve can tell which they are."""
+        return () if self.known is None else self.known.right
+
+    @property
     def metric(self) -> str:
         """The harness's name of it, or ``log_prob`` (nats a token)."""
         return self.measure.metric
@@ -96,24 +95,24 @@ class HarnessItems:
     @property
     def chance(self) -> float:
         """The metric of blind guessing among choices; 0 where there are none."""
-        return 0.0 if self.right is None else self.right.chance
+        return 0.0 if self.known is None else self.known.chance
 
     def score(self, responses: Responses) -> Score:
         """Item scores: the harness's metric, and how likely right answers are."""
-        right = None if self.right is None else self._right(responses)
+        right = None if self.known is None else self._right(responses)
         if self.metric == LOG_PROB:
             assert right is not None
-            assert self.right is not None
+            assert self.known is not None
             # Weighted so that the mean is that over all tokens, as in a perplexity.
-            lengths = self.right.lengths
+            lengths = self.known.lengths
             return Score(right.log_prob, right.value * lengths / lengths.mean(), right.margin)
         results = self.results(responses, (self.measure.filter,))[self.measure.filter]
         try:
             value = np.array([float(one[self.metric]) for one in results])
         except (KeyError, TypeError, ValueError):
             raise HeadsieveError(
-                f"{PREFIX}{self.task.get_config('task')}: its metric {self.metric} is no number for a "
-                "single document."
+                f"{PREFIX}{self.task.get_config('task')}: its metric {self.metric} is no number "
+                "for a single document."
             ) from None
         if right is None:
             return Score(value, value, margin_of(value))
@@ -121,11 +120,11 @@ class HarnessItems:
 
     def slopes(self, log_prob: NDArray[np.float64]) -> NDArray[np.float64]:
         """Derivative of the search score with respect to each sequence's log-probability."""
-        if self.right is None:
+        if self.known is None:
             raise no_gradient()
         slopes = np.zeros(len(log_prob))
-        count = len(self.right.sequences)
-        slopes[:count] = self.right.slopes(log_prob[:count])
+        count = len(self.known.sequences)
+        slopes[:count] = self.known.slopes(log_prob[:count])
         return slopes
 
     def results(
@@ -169,9 +168,9 @@ class HarnessItems:
         return log_prob, bool(responses.greedy[places[0]])
 
     def _right(self, responses: Responses) -> Score:
-        assert self.right is not None
-        own = slice(len(self.right.sequences))
-        return self.right.score(
+        assert self.known is not None
+        own = slice(len(self.known.sequences))
+        return self.known.score(
             Responses(responses.log_prob[own], responses.greedy[own], responses.margin[own])
         )
 
@@ -179,15 +178,15 @@ class HarnessItems:
         self, responses: Responses, right: Score, value: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """By how much right answers win by the metric's own comparison, in nats."""
-        assert self.right is not None
+        assert self.known is not None
         if callable(self.task.config.process_results) or self.metric not in _COMPARISONS:
             return margin_of(value)
-        if self.right.kind == "answer" or self.metric == "acc":
+        if self.known.kind == "answer" or self.metric == "acc":
             return right.margin
         margins = np.zeros(len(self))
-        ends = np.cumsum((0, *self.right.counts))
+        ends = np.cumsum((0, *self.known.counts))
         for number, (requests, correct) in enumerate(
-            zip(self.requests, self.right.correct, strict=True)
+            zip(self.requests, self.known.correct, strict=True)
         ):
             choices = self.task.doc_to_choice(requests[0].doc)
             lengths = np.array(

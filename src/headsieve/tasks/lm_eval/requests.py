@@ -11,8 +11,8 @@ from lm_eval.api.instance import Instance
 from lm_eval.models.huggingface import HFLM
 
 from headsieve.errors import HeadsieveError
-from headsieve.measure.items import Prompt
 from headsieve.measure.packing import TokenSequence
+from headsieve.measure.texts import Prompt
 from headsieve.tasks.lm_eval.options import PREFIX
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from headsieve.scores import LOG_PROB
 from headsieve.tasks.lm_eval.loading import Loaded, harness, load, require
 from headsieve.tasks.lm_eval.options import PREFIX, HarnessOptions
 from headsieve.tasks.task import (
-    CONTROL_SEARCH_ITEMS,
     FEWEST_ITEMS,
     FEWEST_SEARCH_ITEMS,
     HELD_OUT_ITEMS,
@@ -85,7 +84,7 @@ class HarnessTask:
         return frozenset()
 
     def item_sets(
-        self, model: Model, seed: int, limit: int | None = None, *, control: bool = False
+        self, model: Model, seed: int, limit: int | None = None, *, search_limit: int | None = None
     ) -> TaskItems:
         """Search and held-out documents, drawn at random from all there are.
 
@@ -101,7 +100,7 @@ class HarnessTask:
                 "search and a claim."
             )
         held_out = pool[searched : searched + claimed]
-        search = pool[: min(searched, CONTROL_SEARCH_ITEMS) if control else searched]
+        search = pool[:searched][:search_limit]
         build.request([*search, *held_out])
         return TaskItems(
             build.search_items(search),

@@ -1,0 +1,32 @@
+"""Lists of names in one word."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headsieve.errors import HeadsieveError
+from headsieve.names import join_names, split_names
+
+# No name of a task begins or ends with a space, or holds the end of a line.
+NAMES = st.lists(
+    st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs", "Cc"]))
+    .map(str.strip)
+    .filter(bool),
+    min_size=1,
+)
+
+
+@given(NAMES)
+def test_a_list_is_read_as_it_was_written(names: list[str]) -> None:
+    assert split_names(join_names(names)) == names
+
+
+def test_quotes_are_for_names_with_commas() -> None:
+    assert split_names('copying, "odd, name.json",,plural ') == [
+        *("copying", "odd, name.json", "plural")
+    ]
+    assert join_names(["odd, name.json", "plural"]) == '"odd, name.json",plural'
+    with pytest.raises(HeadsieveError, match="quote whole names"):
+        split_names('"odd, name.json')
