@@ -154,10 +154,10 @@ class JudgedTask:
         return frozenset()
 
     def item_sets(
-        self, model: Model, seed: int, limit: int | None = None, *, control: bool = False
+        self, model: Model, seed: int, limit: int | None = None, *, search_limit: int | None = None
     ) -> TaskItems:
         """Search and held-out documents, as those of the harness's task."""
-        items = self.source.item_sets(model, seed, limit, control=control)
+        items = self.source.item_sets(model, seed, limit, search_limit=search_limit)
         documents = _documents(items.held_out)
         prompts = items.held_out.prompts
         return replace(

@@ -67,40 +67,42 @@ def in_words(prompt: str, choices: int) -> tuple[str, tuple[str, ...]] | None:
     return "\n".join(kept), texts
 
 
-def letter_companions(
-    prompts: Sequence[str], correct: Sequence[int], choices: int, tokenizer: Any
-) -> dict[str, ItemSet]:
+def letter_companions(questions: Sequence[Item], prefix: str, tokenizer: Any) -> dict[str, ItemSet]:
     """What stands beside a letter-choice task: its items in words, and the trivial questions.
 
     Parameters
     ----------
-    prompts : sequence of str
-    correct : sequence of int
-        Which choice is right.
-    choices : int
+    questions : sequence of Item
+    prefix : str
+        Worked examples before each.
     tokenizer : transformers tokenizer
 
     Returns
     -------
     dict of str to ItemSet
-        Without `TEXT` where the options of some prompt are not found in it.
+        Empty for questions that are not answered by letters; without `TEXT` where the options of
+        one are not found in its prompt.
     """
-    worded = [in_words(prompt, choices) for prompt in prompts]
+    if not all(are_letters(question.continuations) for question in questions):
+        return {}
     companions: dict[str, ItemSet] = {TRIVIAL: trivial_questions(tokenizer)}
-    found = [one for one in worded if one is not None]
-    if len(found) == len(worded):
-        items = [
-            Item(prompt.rstrip(), tuple(f" {text}" for text in texts), right)
-            for (prompt, texts), right in zip(found, correct, strict=True)
-        ]
-        companions[TEXT] = tokenize(items, "", "choice", tokenizer)
+    worded = []
+    for question in questions:
+        found = in_words(prefix + question.prompt, len(question.continuations))
+        if found is None:
+            return companions
+        prompt, texts = found
+        worded.append(Item(prompt.rstrip(), tuple(f" {text}" for text in texts), question.correct))
+    companions[TEXT] = tokenize(worded, "", "choice", tokenizer)
     return companions
 
 
 def trivial_questions(tokenizer: Any) -> ContinuationItems:
     """Questions that are trivial but for being answered by a letter, behind worked examples."""
     items = _trivial_items()
-    prefix = "".join(f"{item.prompt}{item.continuations[item.correct]}\n\n" for item in items[:_SHOTS])
+    prefix = "".join(
+        f"{item.prompt}{item.continuations[item.correct]}\n\n" for item in items[:_SHOTS]
+    )
     return tokenize(items[_SHOTS:], prefix, "choice", tokenizer)
 
 
@@ -114,11 +116,15 @@ def _trivial_items() -> list[Item]:
         round_, kind = divmod(number, len(names))
         right = (number + round_) % _CHOICES
         options = [
-            kinds[names[(kind + 1 + other) % len(names)]][(round_ + other) % len(kinds[names[kind]])]
+            kinds[names[(kind + 1 + other) % len(names)]][
+                (round_ + other) % len(kinds[names[kind]])
+            ]
             for other in range(_CHOICES - 1)
         ]
         options.insert(right, word)
-        listed = "".join(f"{chr(ord('A') + place)}. {option}\n" for place, option in enumerate(options))
+        listed = "".join(
+            f"{chr(ord('A') + place)}. {option}\n" for place, option in enumerate(options)
+        )
         items.append(
             Item(
                 f"Which of these is {names[kind]}?\n{listed}Answer:",

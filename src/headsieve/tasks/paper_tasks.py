@@ -14,7 +14,13 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from headsieve.errors import HeadsieveError
-from headsieve.tasks.code import Program, check_programs, check_sandbox, humaneval_program, mbpp_program
+from headsieve.tasks.code import (
+    Program,
+    check_programs,
+    check_sandbox,
+    humaneval_program,
+    mbpp_program,
+)
 from headsieve.tasks.gsm8k import flexible_answer, same_answer, strict_answer
 from headsieve.tasks.judged import Document, Judge, JudgedTask
 from headsieve.tasks.task_set import TaskSet

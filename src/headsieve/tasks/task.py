@@ -199,9 +199,15 @@ class ItemTask:
     ) -> TaskItems:
         """Search and held-out items, as `split` shares them out."""
         split = self.split(seed, limit)
+        companions: Mapping[str, ItemSet] = {}
+        if self.kind == "choice":
+            from headsieve.tasks.letters import letter_companions
+
+            companions = letter_companions(split.held_out, split.prefix, model.tokenizer)
         return TaskItems(
             tokenize(split.search[:search_limit], split.prefix, self.kind, model.tokenizer),
             tokenize(split.held_out, split.prefix, self.kind, model.tokenizer),
+            companions=companions,
         )
 
     def whole(self, model: Model, seed: int, limit: int | None = None) -> ItemSet:

@@ -43,10 +43,12 @@ class TaskSet:
         return frozenset(fact for task in self.tasks for fact in task.facts)
 
     def item_sets(
-        self, model: Model, seed: int, limit: int | None = None, *, control: bool = False
+        self, model: Model, seed: int, limit: int | None = None, *, search_limit: int | None = None
     ) -> TaskItems:
         """The search items of all tasks, and the held-out items of all; a limit is each task's."""
-        parts = [task.item_sets(model, seed, limit, control=control) for task in self.tasks]
+        parts = [
+            task.item_sets(model, seed, limit, search_limit=search_limit) for task in self.tasks
+        ]
         return TaskItems(
             average([part.search for part in parts]),
             average([part.held_out for part in parts]),

@@ -14,7 +14,6 @@ from headsieve.tasks.judged import FAULTS, Document, Judge
 from headsieve.tasks.rhyming import Rule, answered_word, rhymes
 from headsieve.tasks.swearing import Lexicon, count_matches, load_lexicon
 from headsieve.tasks.task import (
-    CONTROL_SEARCH_ITEMS,
     HELD_OUT_ITEMS,
     SEARCH_ITEMS,
     Item,
@@ -65,14 +64,17 @@ class Rhyming:
             "accuracy",
             f"rhyming 1 {self.rule}",
             lambda words, said: [
-                float((answer := answered_word(text)) is not None and rhymes(word["word"], answer, self.rule))
+                float(
+                    (answer := answered_word(text)) is not None
+                    and rhymes(word["word"], answer, self.rule)
+                )
                 for word, text in zip(words, said, strict=True)
             ],
             lambda _word, text: answered_word(text) is not None,
         )
 
     def item_sets(
-        self, model: Model, seed: int, limit: int | None = None, *, control: bool = False
+        self, model: Model, seed: int, limit: int | None = None, *, search_limit: int | None = None
     ) -> TaskItems:
         """Search and held-out words."""
         words = _shuffled(load_data("rhyming")["words"], seed, self.name)
@@ -81,7 +83,7 @@ class Rhyming:
         )
         # Few words rhyme with one of a short list, so that choices come from all that may be used.
         pool, rest = words[: len(words) // 2], words[len(words) // 2 :]
-        items = self._choices(pool, seed)[: min(searched, CONTROL_SEARCH_ITEMS) if control else searched]
+        items = self._choices(pool, seed)[:searched][:search_limit]
         held_out = rest[:claimed]
         prompts, documents = self._prompts(model, held_out)
         return TaskItems(
@@ -95,9 +97,7 @@ class Rhyming:
         words = _shuffled(load_data("rhyming")["words"], seed, self.name)[:limit]
         return self.judge.items(*self._prompts(model, words))
 
-    def _prompts(
-        self, model: Model, words: Sequence[str]
-    ) -> tuple[list[Prompt], list[Document]]:
+    def _prompts(self, model: Model, words: Sequence[str]) -> tuple[list[Prompt], list[Document]]:
         template = load_data("rhyming")["template"]
         prompts = [
             Prompt(
@@ -170,7 +170,7 @@ class Swearing:
         )
 
     def item_sets(
-        self, model: Model, seed: int, limit: int | None = None, *, control: bool = False
+        self, model: Model, seed: int, limit: int | None = None, *, search_limit: int | None = None
     ) -> TaskItems:
         """Search and held-out requests."""
         requests = _shuffled(load_data("swearing")["prompts"], seed, self.name)
@@ -178,7 +178,7 @@ class Swearing:
             len(requests), limit, SEARCH_ITEMS["answer"], HELD_OUT_ITEMS["answer"]
         )
         held_out = self._prompts(model, requests[searched : searched + claimed])
-        search = requests[: min(searched, CONTROL_SEARCH_ITEMS) if control else searched]
+        search = requests[:searched][:search_limit]
         return TaskItems(
             self.judge.items(*self._prompts(model, search)),
             self.judge.items(*held_out),
