@@ -16,7 +16,7 @@ from headsieve.progress import Progress
 from headsieve.report.reproduction import figure_svg, reproduction_page
 from headsieve.reproduction import Reproduction
 from headsieve.results import FormCheck
-from headsieve.runs import Config, open_journal, run_folder, write_atomically
+from headsieve.runs import SMALLEST_LIMIT, Config, open_journal, run_folder, write_atomically
 from headsieve.sensing.problem import Columns, Problem, to_masks
 from headsieve.sensing.strategies import find_strategy, search
 from headsieve.tasks import HarnessOptions, load_task
@@ -105,6 +105,8 @@ def reproduce(
         raise HeadsieveError(
             f"The model has {len(model.geometry)} heads; the programme knocks out {_CURVE_SIZE}."
         )
+    if limit is not None and limit < SMALLEST_LIMIT:
+        raise HeadsieveError(f"The limit must be at least {SMALLEST_LIMIT} items, not {limit}.")
     items, missing = _available(model, harness, seed, limit, progress)
     searches = _searches(items)
     config = Config(

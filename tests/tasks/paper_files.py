@@ -48,7 +48,8 @@ metric_list:
 """
 _LETTERS = """
 output_type: multiple_choice
-doc_to_text: "{{question}}\\nA. {{choices[0]}}\\nB. {{choices[1]}}\\nC. {{choices[2]}}\\nD. {{choices[3]}}\\nAnswer:"
+doc_to_text: "{{question}}\\nA. {{choices[0]}}\\nB. {{choices[1]}}\\n\
+C. {{choices[2]}}\\nD. {{choices[3]}}\\nAnswer:"
 doc_to_choice: ["A", "B", "C", "D"]
 doc_to_target: gold
 metric_list:

@@ -119,7 +119,7 @@ def test_rhyming_searches_among_words_of_which_one_rhymes() -> None:
     model = tiny_model("llama")
     items = load_task("rhyming").item_sets(model, 0)
     starts = np.cumsum((0, *items.search.counts[:-1]))  # type: ignore[attr-defined]
-    for first, (right,) in zip(starts, items.search.correct, strict=True):  # type: ignore[attr-defined]
+    for first, (right,) in zip(starts[:5], items.search.correct[:5], strict=True):  # type: ignore[attr-defined]
         texts = [model.tokenizer.decode(one.tokens) for one in items.search.sequences[first:][:8]]
         word, _, answer = texts[right].rsplit("Word: ", 1)[1].partition("\nRhyme: ")
         assert rhymes(word, answer.strip())

@@ -83,7 +83,7 @@ class Rhyming:
         )
         # Few words rhyme with one of a short list, so that choices come from all that may be used.
         pool, rest = words[: len(words) // 2], words[len(words) // 2 :]
-        items = self._choices(pool, seed)[:searched][:search_limit]
+        items = self._choices(pool, searched, seed)[:search_limit]
         held_out = rest[:claimed]
         prompts, documents = self._prompts(model, held_out)
         return TaskItems(
@@ -109,12 +109,14 @@ class Rhyming:
         ]
         return prompts, [{"word": word} for word in words]
 
-    def _choices(self, words: Sequence[str], seed: int) -> list[Item]:
-        """Those words with which another one rhymes, with one rhyme and others as choices."""
+    def _choices(self, words: Sequence[str], count: int, seed: int) -> list[Item]:
+        """The first words with which another one rhymes, a rhyme and others as their choices."""
         rng = item_rng(seed, f"{self.name} choices")
         template = load_data("rhyming")["template"]
-        items = []
+        items: list[Item] = []
         for word in words:
+            if len(items) == count:
+                break
             rhyming = [other for other in words if rhymes(word, other, self.rule)]
             if not rhyming:
                 continue
