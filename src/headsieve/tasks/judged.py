@@ -93,6 +93,7 @@ class FaultItems:
     parsed: Callable[[Sequence[Continuation]], Sequence[bool]]
     version: str
     sequences: tuple[TokenSequence, ...] = ()
+    right: tuple[int, ...] = ()
     metric: str = FAULTS
     chance: float = 0.0
     fingerprint: str = field(init=False)
