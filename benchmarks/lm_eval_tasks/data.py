@@ -110,7 +110,6 @@ def mbpp(**_options: Any) -> dict[str, datasets.Dataset]:
     """Functions to be written: the evaluation split, and the three usual examples."""
     rows = list(_lines(folder() / "mbpp" / "mbpp.jsonl"))
     for row in rows:
-        row["tests"] = "\n".join(row.pop("test_list"))
         del row["challenge_test_list"]
     return _splits(
         test=[row for row in rows if 11 <= row["task_id"] <= 510],

@@ -132,12 +132,42 @@ class RandomSets(Part):
     max_drop: float
 
 
+class FormCheck(Part):
+    """Whether a drop is one of the form of the answers, and not of what is known.
+
+    Attributes
+    ----------
+    explains : bool or None
+        None where what was measured cannot tell.
+    reason : str
+    text : Claim or None
+        The same items answered in words, for a task that is answered by letters.
+    trivial : Claim or None
+        Trivial questions answered by letters.
+    faults : dict of str to tuple of float
+        For what is written: the share of answers with each fault of form, before and after.
+    """
+
+    explains: bool | None
+    reason: str
+    text: Claim | None = None
+    trivial: Claim | None = None
+    faults: dict[str, tuple[float, float]] = Field(default_factory=dict)
+
+
 class Verification(Part):
-    """What held-out items say."""
+    """What held-out items say.
+
+    Attributes
+    ----------
+    form : FormCheck or None
+        For capabilities that are answered by letters or in writing, where heads were chosen.
+    """
 
     capability: CapabilityClaim
     controls: dict[str, Claim]
     random_sets: RandomSets
+    form: FormCheck | None = None
 
 
 class CapabilityResult(Part):

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit
 
 # The metric of plain text: nats a token. All others are shares, 0 to 1.
 LOG_PROB = "log_prob"
@@ -55,6 +54,9 @@ class Score:
     @property
     def smooth(self) -> NDArray[np.float64]:
         """How right each answer is, by its margin: one half at zero, one far above it."""
+        # Loaded here: the words of tables need this module, but not SciPy.
+        from scipy.special import expit
+
         return np.asarray(expit(self.margin / MARGIN_SCALE))
 
     @property
@@ -70,4 +72,6 @@ class Score:
 
 def margin_of(value: NDArray[np.float64]) -> NDArray[np.float64]:
     """Margins for answers that are only judged, 0 to 1: those whose `Score.smooth` is the value."""
+    from scipy.special import logit
+
     return np.asarray(MARGIN_SCALE * logit(np.clip(value, 1e-6, 1 - 1e-6)))

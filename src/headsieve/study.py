@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from headsieve.errors import HeadsieveError, first_line
 from headsieve.examples import Examples, collect_examples, examples_json, read_examples
+from headsieve.form import check_form
 from headsieve.intervals import value_interval
 from headsieve.measure.ablation import Ablation
 from headsieve.measure.workers import Workers
@@ -328,6 +329,8 @@ def _locate(
     rng = np.random.default_rng([config.seed, 1])
     metrics = {task: bench.metrics[task] for task in problem.tasks}
     verification = verify(found.selected, capability, metrics, problem.heads, bench.held_out, rng)
+    form = check_form(bench, capability, found.selected, verification.capability, rng)
+    verification = verification.model_copy(update={"form": form})
     curve = _curve(bench, capability, found.selected, masks, metrics, rng)
 
     names = [str(head) for head in bench.model.geometry.heads]

@@ -136,6 +136,7 @@ class Workbench:
                 for name, item_set in (
                     (f"{task} search", own.search),
                     (f"{task} held-out", own.held_out),
+                    *((f"{task} {which}", one) for which, one in own.companions.items()),
                 )
             },
             journal,
@@ -167,6 +168,10 @@ class Workbench:
     def held_out(self, masks: Masks, task: str) -> list[Score]:
         """Scores on held-out items, one a mask."""
         return self._measurer.measure(masks, f"{task} held-out")
+
+    def companion(self, masks: Masks, task: str, which: str) -> list[Score]:
+        """Scores on what stands beside a task's held-out items (`TaskItems.companions`)."""
+        return self._measurer.measure(masks, f"{task} {which}")
 
     def measure_held_out(self, masks: Masks, tasks: Sequence[str]) -> None:
         """Measure several tasks' held-out items at once, for `held_out` to find."""

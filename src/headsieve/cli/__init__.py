@@ -14,6 +14,7 @@ from headsieve.cli.atlas import add_atlas
 from headsieve.cli.export import add_export
 from headsieve.cli.inspect import add_cache, add_heads, add_tasks
 from headsieve.cli.locate import add_locate
+from headsieve.cli.reproduce import add_reproduce
 from headsieve.cli.results import add_compare, add_report
 from headsieve.cli.score import add_score
 from headsieve.errors import HeadsieveError
@@ -94,6 +95,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add_locate(commands)
     add_atlas(commands)
+    add_reproduce(commands)
     add_score(commands)
     add_report(commands)
     add_compare(commands)

@@ -25,8 +25,8 @@ def add_locate(commands: Any) -> None:
         "locate",
         help="find the heads of capabilities and confirm them on held-out items",
         description="Find the heads that each CAPABILITY depends on, and confirm them on held-out "
-        "items against controls and random sets. A CAPABILITY is a built-in task, a task "
-        "file, or lm-eval:NAME.",
+        "items against controls and random sets. A CAPABILITY is a built-in task, one of the "
+        "paper's (gsm8k, mmlu, ...), a task file, or lm-eval:NAME.",
     )
     command.add_argument("capabilities", nargs="+", metavar="CAPABILITY")
     command.add_argument(

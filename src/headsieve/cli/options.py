@@ -66,7 +66,7 @@ def add_measuring(command: argparse.ArgumentParser, limit: str) -> None:
 
 
 def add_harness(command: argparse.ArgumentParser) -> None:
-    """Add the options of lm-evaluation-harness' tasks, which mean what they mean there."""
+    """Add the options of tasks that come from outside; those of the harness mean what there."""
     group = command.add_argument_group("tasks of lm-evaluation-harness (lm-eval:NAME)")
     group.add_argument("--include-path", metavar="DIR", help="a folder with more task files (YAML)")
     group.add_argument(
@@ -78,10 +78,32 @@ def add_harness(command: argparse.ArgumentParser) -> None:
         help="prompts go through the model's chat template",
     )
     group.add_argument("--system-instruction", metavar="TEXT", help="stands before each prompt")
+    group = command.add_argument_group("the paper's capabilities")
+    group.add_argument(
+        "--lexicon", metavar="FILE", help="the words that swearing counts (.csv, or one a line)"
+    )
+    group.add_argument(
+        "--allow-code-execution",
+        action="store_true",
+        help="let humaneval and mbpp run the programs that the model writes",
+    )
+    group.add_argument(
+        "--sandbox",
+        default="bwrap",
+        metavar="S",
+        help="what confines such programs: bwrap, or none (%(default)s)",
+    )
+    group.add_argument(
+        "--rhyme-rule",
+        default="stressed",
+        metavar="R",
+        help="words rhyme that sound alike from their last stressed vowel on, or, with final, from "
+        "their last vowel on (%(default)s)",
+    )
 
 
 def harness(options: argparse.Namespace) -> HarnessOptions:
-    """How tasks of lm-evaluation-harness are asked."""
+    """How tasks that come from outside are asked and judged."""
     from headsieve.tasks import HarnessOptions
 
     return HarnessOptions(
@@ -89,6 +111,10 @@ def harness(options: argparse.Namespace) -> HarnessOptions:
         num_fewshot=options.num_fewshot,
         apply_chat_template=options.apply_chat_template,
         system_instruction=options.system_instruction,
+        lexicon=options.lexicon,
+        allow_code_execution=options.allow_code_execution,
+        sandbox=options.sandbox,
+        rhyme_rule=options.rhyme_rule,
     )
 
 

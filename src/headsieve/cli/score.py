@@ -16,8 +16,8 @@ def add_score(commands: Any) -> None:
     command = commands.add_parser(
         "score",
         help="measure tasks, with or without heads knocked out",
-        description="Measure each TASK (a built-in task, a task file, or lm-eval:NAME), unmodified "
-        "and, with --knockout, without some heads.",
+        description="Measure each TASK (a built-in task, one of the paper's, a task file, or "
+        "lm-eval:NAME), unmodified and, with --knockout, without some heads.",
     )
     command.add_argument("tasks", nargs="+", metavar="TASK")
     command.add_argument(

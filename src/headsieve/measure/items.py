@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp, softmax
 
 from headsieve.errors import HeadsieveError
 from headsieve.measure.packing import TokenSequence
@@ -166,7 +165,8 @@ class ContinuationItems:
         for number, (values, correct) in enumerate(self._choices(log_prob)):
             others = np.delete(values, correct)
             best_right = values[correct].max(initial=-np.inf)
-            right[number] = logsumexp(values[correct]) - logsumexp(values) if correct else -np.inf
+            whole = np.logaddexp.reduce(values)
+            right[number] = np.logaddexp.reduce(values[correct]) - whole if correct else -np.inf
             value[number] = values.argmax() in correct
             margin[number] = best_right - others.max(initial=-np.inf)
         return Score(right, value, margin)
@@ -180,9 +180,9 @@ class ContinuationItems:
         else:
             item_slopes = []
             for values, correct in self._choices(log_prob):
-                slope = -softmax(values)
+                slope = -_shares(values)
                 if correct:
-                    slope[correct] += softmax(values[correct])
+                    slope[correct] += _shares(values[correct])
                 item_slopes.append(slope)
             slopes = np.concatenate(item_slopes)
         unused = np.zeros(len(log_prob))
@@ -208,6 +208,11 @@ class ContinuationItems:
         """For each item, the values of its choices and the right ones."""
         parts = np.split(log_prob, np.cumsum(self.counts)[:-1])
         return [(part, list(right)) for part, right in zip(parts, self.correct, strict=True)]
+
+
+def _shares(log_prob: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Probabilities among these alone."""
+    return np.asarray(np.exp(log_prob - np.logaddexp.reduce(log_prob)))
 
 
 @dataclass(frozen=True, eq=False)

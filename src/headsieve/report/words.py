@@ -129,6 +129,8 @@ def warnings(name: str, result: CapabilityResult) -> list[str]:
             f"the drop of {name} may be chance; its 95 % interval, "
             f"{interval(checks.capability.ci)}, contains zero."
         )
+    if checks.form is not None and checks.form.explains:
+        found.append(f"the drop is explained by the form of the answers: {checks.form.reason}.")
     losers = [
         f"{control} ({number(claim.drop)}{_unit(claim)})"
         for control, claim in checks.controls.items()

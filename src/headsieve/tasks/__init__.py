@@ -1,4 +1,4 @@
-"""Tasks: built in, read from a file, or from lm-evaluation-harness."""
+"""Tasks: built in, of the paper, read from a file, or from lm-evaluation-harness."""
 
 from __future__ import annotations
 
@@ -29,18 +29,23 @@ def load_task(name: str, harness: HarnessOptions | None = None) -> Task:
     Parameters
     ----------
     name : str
-        A built-in name, the path of a ``.json`` or ``.jsonl`` file, or ``lm-eval:NAME`` for a
-        task, group or tag of lm-evaluation-harness.
+        A built-in name, one of the paper's capabilities, the path of a ``.json`` or ``.jsonl``
+        file, or ``lm-eval:NAME`` for a task, group or tag of lm-evaluation-harness.
     harness : HarnessOptions, optional
-        How tasks of lm-evaluation-harness are to be asked.
+        How tasks that come from outside are to be asked and judged.
 
     Raises
     ------
     HeadsieveError
-        If there is no such task, or the file is wrong.
+        If there is no such task, the file is wrong, or something that the task needs is missing.
     """
     if name in builtin_names():
         return load_builtin(name)
+    # Loads what the built-in tasks do without.
+    from headsieve.tasks.paper_tasks import load_paper_task, paper_names
+
+    if name in paper_names():
+        return load_paper_task(name, harness or HarnessOptions())
     if name.startswith(PREFIX):
         from headsieve.tasks.lm_eval.task import HarnessTask
 
@@ -49,7 +54,7 @@ def load_task(name: str, harness: HarnessOptions | None = None) -> Task:
     path = Path(os.path.expanduser(name))
     if path.suffix in (".json", ".jsonl"):
         return load_task_file(path)
-    close = difflib.get_close_matches(name, builtin_names(), n=1)
+    close = difflib.get_close_matches(name, [*builtin_names(), *paper_names()], n=1)
     hint = f"did you mean {close[0]}? " if close else ""
     raise HeadsieveError(
         f"There is no task {name!r}; {hint}`headsieve tasks` lists the built-in ones, a file must "

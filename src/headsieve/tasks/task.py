@@ -42,11 +42,16 @@ class TaskItems:
     documents : mapping of str to mapping of str to sequence of int
         Where items come from numbered documents: under ``search`` and ``held-out``, the numbers
         of each data set's documents.
+    companions : mapping of str to ItemSet
+        What else is measured of the chosen heads, to tell whether they hold the capability or the
+        form of its answers (`headsieve.format`): the held-out items as `TEXT`, a trivial task as
+        `TRIVIAL`, the faults of what is written as `FAULTS`.
     """
 
     search: ItemSet
     held_out: ItemSet
     documents: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
+    companions: Mapping[str, ItemSet] = field(default_factory=dict)
 
 
 class Task(Protocol):
@@ -194,9 +199,15 @@ class ItemTask:
     ) -> TaskItems:
         """Search and held-out items, as `split` shares them out."""
         split = self.split(seed, limit)
+        companions: Mapping[str, ItemSet] = {}
+        if self.kind == "choice":
+            from headsieve.tasks.letters import letter_companions
+
+            companions = letter_companions(split.held_out, split.prefix, model.tokenizer)
         return TaskItems(
             tokenize(split.search[:search_limit], split.prefix, self.kind, model.tokenizer),
             tokenize(split.held_out, split.prefix, self.kind, model.tokenizer),
+            companions=companions,
         )
 
     def whole(self, model: Model, seed: int, limit: int | None = None) -> ItemSet:

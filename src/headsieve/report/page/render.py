@@ -300,6 +300,11 @@ def _tasks(sections: Sequence[_Section]) -> list[str]:
     )
 
 
+def plain_page(template: str, version: str, **content: Any) -> str:
+    """A page without charts that move, by the name of its template."""
+    return _render(template, {}, version, **content)
+
+
 def _render(template: str, specs: Mapping[str, Spec], version: str, **content: Any) -> str:
     """A page with its charts, by the name of its template."""
     return (

@@ -76,6 +76,18 @@ def require(name: str, options: HarnessOptions) -> None:
     _reachable(name, options)
 
 
+def explains(include_path: str, name: str) -> bool:
+    """Whether a folder of task files has a task or group of this name.
+
+    Raises
+    ------
+    HeadsieveError
+        If lm-eval is not installed, or there is no such folder.
+    """
+    _require_folder(include_path)
+    return name in _manager(include_path, defaults=False).task_index
+
+
 def load(name: str, options: HarnessOptions) -> Loaded:
     """Load a task, or all tasks of a group or tag, with their data.
 
@@ -115,9 +127,9 @@ def _reachable(name: str, options: HarnessOptions) -> TaskManager:
     Reading the harness's own thousands of task files takes long, so it is done only for names that
     the user's folder does not explain.
     """
-    if options.include_path is not None and not Path(options.include_path).is_dir():
-        raise HeadsieveError(f"There is no folder {options.include_path} with task files.")
     path = options.include_path
+    if path is not None:
+        _require_folder(path)
     manager = None if path is None else _manager(path, defaults=False)
     if manager is None or any(one not in manager.task_index for one in _members(manager, name)):
         manager = _manager(path, defaults=True)
@@ -134,6 +146,11 @@ def _reachable(name: str, options: HarnessOptions) -> TaskManager:
         if entry is not None and (entry.cfg or {}).get("unsafe_code"):
             raise _runs_code(name)
     return manager
+
+
+def _require_folder(path: str) -> None:
+    if not Path(path).is_dir():
+        raise HeadsieveError(f"There is no folder {path} with task files.")
 
 
 @cache

@@ -1,10 +1,14 @@
-"""How tasks of lm-evaluation-harness are asked."""
+"""How tasks that come from outside are asked and judged."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 from headsieve.errors import HeadsieveError
+
+Sandbox = Literal["bwrap", "none"]
+RhymeRule = Literal["stressed", "final"]
 
 # What the names of such tasks begin with.
 PREFIX = "lm-eval:"
@@ -12,7 +16,7 @@ PREFIX = "lm-eval:"
 
 @dataclass(frozen=True)
 class HarnessOptions:
-    """Options of lm-evaluation-harness that change what a model is asked, with its meaning.
+    """Options of lm-evaluation-harness, with its meaning, and of the paper's capabilities.
 
     Attributes
     ----------
@@ -26,12 +30,24 @@ class HarnessOptions:
         is off.
     system_instruction : str or None
         What stands before each prompt.
+    lexicon : str or None
+        The file of words that `swearing` counts.
+    allow_code_execution : bool
+        Whether programs that the model writes may be run, which `humaneval` and `mbpp` need.
+    sandbox : {"bwrap", "none"}
+        What such programs are confined by.
+    rhyme_rule : {"stressed", "final"}
+        From which vowel on words must sound alike to rhyme; see `headsieve.tasks.rhyming.rhymes`.
     """
 
     include_path: str | None = None
     num_fewshot: int | None = None
     apply_chat_template: bool = False
     system_instruction: str | None = None
+    lexicon: str | None = None
+    allow_code_execution: bool = False
+    sandbox: Sandbox = "bwrap"
+    rhyme_rule: RhymeRule = "stressed"
 
     def __post_init__(self) -> None:
         """Refuse what the harness would stumble over."""
@@ -39,6 +55,12 @@ class HarnessOptions:
             raise HeadsieveError(
                 f"The number of few-shot examples must be 0 or more, not {self.num_fewshot}."
             )
+        for what, given, known in (
+            ("sandbox", self.sandbox, get_args(Sandbox)),
+            ("rhyme rule", self.rhyme_rule, get_args(RhymeRule)),
+        ):
+            if given not in known:
+                raise HeadsieveError(f"There is no {what} {given!r}; use {' or '.join(known)}.")
 
     @property
     def words(self) -> list[str]:
@@ -52,4 +74,10 @@ class HarnessOptions:
             words += ["--apply-chat-template"]
         if self.system_instruction is not None:
             words += ["--system-instruction", self.system_instruction]
+        if self.lexicon is not None:
+            words += ["--lexicon", self.lexicon]
+        if self.allow_code_execution:
+            words += ["--allow-code-execution", "--sandbox", self.sandbox]
+        if self.rhyme_rule != "stressed":
+            words += ["--rhyme-rule", self.rhyme_rule]
         return words

@@ -11,6 +11,7 @@ import numpy as np
 from headsieve.errors import HeadsieveError, first_line
 from headsieve.measure.items import ContinuationItems, ItemSet, JoinedItems, Kind
 from headsieve.scores import LOG_PROB
+from headsieve.tasks.letters import letter_companions
 from headsieve.tasks.lm_eval.loading import Loaded, harness, load, require
 from headsieve.tasks.lm_eval.options import PREFIX, HarnessOptions
 from headsieve.tasks.task import (
@@ -18,6 +19,7 @@ from headsieve.tasks.task import (
     FEWEST_SEARCH_ITEMS,
     HELD_OUT_ITEMS,
     SEARCH_ITEMS,
+    Item,
     TaskItems,
     item_rng,
     share_out,
@@ -52,6 +54,8 @@ class HarnessTask:
     word : str
         Its name in the harness.
     options : HarnessOptions
+    alias : str, optional
+        Under which results list it instead of ``lm-eval:`` and its name.
 
     Raises
     ------
@@ -61,6 +65,7 @@ class HarnessTask:
 
     word: str
     options: HarnessOptions
+    alias: str | None = None
 
     def __post_init__(self) -> None:
         require(self.word, self.options)
@@ -68,7 +73,7 @@ class HarnessTask:
     @property
     def name(self) -> str:
         """As it is given on the command line."""
-        return PREFIX + self.word
+        return self.alias or PREFIX + self.word
 
     @property
     def identity(self) -> Hashable:
@@ -103,6 +108,7 @@ class HarnessTask:
             build.search_items(search),
             build.items(held_out),
             {"search": build.numbers(search), "held-out": build.numbers(held_out)},
+            build.companions(held_out),
         )
 
     def whole(self, model: Model, seed: int, limit: int | None = None) -> ItemSet:
@@ -227,6 +233,23 @@ class _Builder:
                     "text", tuple(sequences), (1,) * count, ((0,),) * count
                 )
             return self._joined(parts)
+
+    def companions(self, places: Sequence[Place]) -> dict[str, ItemSet]:
+        """What stands beside documents that are answered by letters; empty for others."""
+        questions = []
+        for number, numbers in _by_task(places).items():
+            task = self.loaded.tasks[number]
+            if task.OUTPUT_TYPE != "multiple_choice" or task.multiple_input:
+                return {}
+            for document in numbers:
+                requests = self._requests[number, document]
+                choices = tuple(task.doc_to_choice(requests[0].doc))
+                gold = task.doc_to_target(requests[0].doc)
+                right = choices.index(gold) if gold in choices else gold
+                if not isinstance(right, int):  # several are right
+                    return {}
+                questions.append(Item(str(requests[0].args[0]), choices, right))
+        return letter_companions(questions, "", self.notes.tokenizer)
 
     def numbers(self, places: Iterable[Place]) -> dict[str, list[int]]:
         """The documents of each task, by their place in its data."""
