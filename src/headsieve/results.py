@@ -161,13 +161,14 @@ class Verification(Part):
     Attributes
     ----------
     form : FormCheck or None
-        For capabilities that are answered by letters or in writing, where heads were chosen.
+        For capabilities that are answered by letters or in writing, where heads were chosen;
+        otherwise ``result.json`` leaves it out.
     """
 
     capability: CapabilityClaim
     controls: dict[str, Claim]
     random_sets: RandomSets
-    form: FormCheck | None = None
+    form: FormCheck | None = Field(default=None, exclude_if=lambda form: form is None)
 
 
 class CapabilityResult(Part):
