@@ -5,11 +5,11 @@ Numbers are not rounded. A change that breaks a reader raises `ATLAS_SCHEMA`.
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from headsieve.results import Claim, Cost, Interval, ModelInfo, Part, Verification
+from headsieve.results import Claim, Cost, Document, Interval, ModelInfo, Part, Verification
 
 ATLAS_SCHEMA: Literal[1] = 1
 
@@ -96,7 +96,7 @@ class ModularityResult(Part):
     permutations: int
 
 
-class AtlasResult(Part):
+class AtlasResult(Document):
     """A whole atlas.
 
     Attributes
@@ -143,16 +143,3 @@ class AtlasResult(Part):
     def confirmed(self) -> list[str]:
         """Capabilities whose heads held-out items confirm, in the order of the map."""
         return [name for name in self.order if self.capabilities[name].confirmed]
-
-    @classmethod
-    def from_json(cls, text: str) -> AtlasResult:
-        """Read ``atlas.json``; a file of another form raises `pydantic.ValidationError`."""
-        return cls.model_validate_json(text)
-
-    def to_json(self) -> str:
-        """The text of ``atlas.json``."""
-        return self.model_dump_json(by_alias=True, indent=1) + "\n"
-
-    def to_dict(self) -> dict[str, Any]:
-        """The same as plain lists and dictionaries."""
-        return self.model_dump(mode="json", by_alias=True)

@@ -132,6 +132,7 @@ def atlas(
         dtype=model.dtype,
         device=model.device.type,
         fingerprint=model.fingerprint,
+        quantize=model.quantize,
         capabilities=tuple(words),
         controls=(),
         budget=budget,

@@ -100,6 +100,7 @@ def reproduce(
     progress = progress or Progress()
     harness = harness or HarnessOptions()
     find_strategy(strategy)
+    model = model.with_units("heads")
     require_unmodified(model.hf, model.geometry)
     if len(model.geometry) <= _CURVE_SIZE:
         raise HeadsieveError(

@@ -6,10 +6,10 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field
 
-from headsieve.results import FormCheck, Part
+from headsieve.results import Document, FormCheck
 
 
-class Reproduction(Part):
+class Reproduction(Document):
     """The paper's tables, measured on one model.
 
     Attributes
@@ -51,7 +51,3 @@ class Reproduction(Part):
     wmdp: dict[str, dict[str, float]]
     form: dict[str, FormCheck]
     evaluations: int
-
-    def to_json(self) -> str:
-        """The text of ``reproduction.json``."""
-        return self.model_dump_json(by_alias=True, indent=2) + "\n"

@@ -28,6 +28,23 @@ class Part(BaseModel):
     )
 
 
+class Document(Part):
+    """What is a JSON file of its own."""
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read the file's text; one of another form raises `pydantic.ValidationError`."""
+        return cls.model_validate_json(text)
+
+    def to_json(self) -> str:
+        """The text of the file."""
+        return self.model_dump_json(by_alias=True, indent=2) + "\n"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as plain lists and dictionaries."""
+        return self.model_dump(mode="json", by_alias=True)
+
+
 class ModelInfo(Part):
     """The model that was studied."""
 
@@ -196,7 +213,7 @@ class Cost(Part):
     peak_memory_bytes: int
 
 
-class Result(Part):
+class Result(Document):
     """A whole study."""
 
     schema_: Literal[1] = Field(alias="schema")
@@ -208,19 +225,6 @@ class Result(Part):
     capabilities: dict[str, CapabilityResult] = Field(min_length=1)
     cost: Cost
     versions: dict[str, str]
-
-    @classmethod
-    def from_json(cls, text: str) -> Result:
-        """Read ``result.json``; a file of another form raises `pydantic.ValidationError`."""
-        return cls.model_validate_json(text)
-
-    def to_json(self) -> str:
-        """The text of ``result.json``."""
-        return self.model_dump_json(by_alias=True, indent=2) + "\n"
-
-    def to_dict(self) -> dict[str, Any]:
-        """The same as plain lists and dictionaries."""
-        return self.model_dump(mode="json", by_alias=True)
 
 
 def ranked_heads(effects: Effects, heads: Sequence[AnyUnit]) -> list[HeadResult]:

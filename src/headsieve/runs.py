@@ -46,6 +46,8 @@ class Config:
     dtype, device : str
     fingerprint : str
         Of the model.
+    quantize : {"4bit", "8bit"} or None
+        Of the model's weights.
     capabilities, controls : tuple of str
     budget : int
         Evaluations a capability.
@@ -64,8 +66,6 @@ class Config:
         Changes what is refused, not what is measured, so it may differ on resuming.
     items : dict of str to str
         Fingerprint of each task's search and held-out items.
-    quantize : {"4bit", "8bit"} or None
-        Of the model's weights.
     harness : HarnessOptions
         How tasks of lm-evaluation-harness are asked.
     documents : dict
@@ -78,6 +78,7 @@ class Config:
     dtype: str
     device: str
     fingerprint: str
+    quantize: str | None
     capabilities: tuple[str, ...]
     controls: tuple[str, ...]
     budget: int
@@ -92,7 +93,6 @@ class Config:
     batch_size: int | str
     force: bool
     items: dict[str, str]
-    quantize: str | None = None
     harness: HarnessOptions = field(default_factory=HarnessOptions)
     documents: dict[str, dict[str, dict[str, list[int]]]] = field(default_factory=dict)
 
@@ -157,7 +157,7 @@ class Config:
             If it is not the configuration of a study.
         """
         try:
-            values: dict[str, Any] = {"revision": None, "limit": None}
+            values: dict[str, Any] = {"revision": None, "quantize": None, "limit": None}
             values |= {"prior": "none", "units": "heads", "ablation": "zero"}
             values |= tomllib.loads(text)
             for name in ("capabilities", "controls"):

@@ -156,7 +156,7 @@ def test_what_is_no_unit_is_told(names: list[str], message: str) -> None:
 
 def test_unknown_units_are_told() -> None:
     with pytest.raises(HeadsieveError, match="no units 'layers'; use heads, kv-groups"):
-        tiny_model("llama").with_units("layers")  # type: ignore[arg-type]
+        tiny_model("llama").with_units("layers")  # type: ignore[arg-type]  # the mistake
 
 
 @pytest.mark.parametrize("name", ["L1G0", "L1A", "L1M"])

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _GREEDY = {"do_sample": (None, False), "temperature": (None, 0.0), "top_p": None, "top_k": None}
 
 
-class RequestNotes(HFLM):  # type: ignore[misc]
+class RequestNotes(HFLM):  # type: ignore[misc]  # lm-eval bears no types
     """The harness's wrapper of a transformers model, which notes what it would have computed.
 
     Its tokenisation (begin-of-text token, trailing spaces, windows, truncation) is thereby that of
