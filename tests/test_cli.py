@@ -20,6 +20,7 @@ from headsieve.cli import main
 from headsieve.models.loading import Model
 from headsieve.results import Result
 from headsieve.tasks import builtin_names
+from headsieve.tasks.paper_tasks import paper_names
 from tests.taskfiles import save_model, write_task
 
 # What may stand on standard error beside the one sentence.
@@ -380,8 +381,11 @@ def test_heads_are_checked(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_tasks(run: Run) -> None:
     outcome = run("tasks", "--json")
     assert outcome.status == 0
-    assert [one["name"] for one in json.loads(outcome.out)] == builtin_names()
+    names = [one["name"] for one in json.loads(outcome.out)]
+    assert names[: len(builtin_names())] == builtin_names()
+    assert set(names[len(builtin_names()) :]) == set(paper_names())
     assert "antonym" in run("tasks").out
+    assert "--allow-code-execution" in run("tasks").out
 
 
 @pytest.mark.parametrize(

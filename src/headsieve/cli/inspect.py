@@ -68,8 +68,9 @@ def add_tasks(commands: Any) -> None:
     """Add ``headsieve tasks``."""
     command = commands.add_parser(
         "tasks",
-        help="list the built-in tasks",
-        description="List the built-in tasks with the default model's accuracy on each.",
+        help="list the tasks that have a name",
+        description="List the built-in tasks with the default model's accuracy on each, and the "
+        "paper's capabilities, whose items come from elsewhere.",
     )
     command.add_argument("--json", action="store_true", help="print JSON")
     command.set_defaults(run=_tasks)
@@ -78,8 +79,9 @@ def add_tasks(commands: Any) -> None:
 def _tasks(options: argparse.Namespace) -> None:
     from headsieve.report import tables
     from headsieve.tasks.builtin import describe_builtins
+    from headsieve.tasks.paper_tasks import describe_paper_tasks
 
-    rows = describe_builtins()
+    rows = [*describe_builtins(), *describe_paper_tasks()]
     if options.json:
         print(json.dumps(rows, indent=2))
     else:

@@ -144,13 +144,16 @@ def tasks_table(records: Iterable[Mapping[str, Any]]) -> RenderableType:
     Parameters
     ----------
     records : iterable of mapping
-        With name, kind, metric, items, accuracy (of the default model, or None), description.
+        With name, kind, metric, items (or None), accuracy (of the default model, or None),
+        description, needs.
     """
     table = new_table("task", "kind", "metric", "items>", "default\nmodel>", "description")
     for one in records:
         accuracy = "" if one["accuracy"] is None else number(one["accuracy"])
-        cells = [one["name"], one["kind"], one["metric"], str(one["items"]), accuracy]
-        add_row(table, [*cells, one["description"]])
+        items = "" if one["items"] is None else str(one["items"])
+        cells = [one["name"], one["kind"], one["metric"], items, accuracy]
+        needs = f" (needs {one['needs']})" if one["needs"] else ""
+        add_row(table, [*cells, one["description"] + needs])
     return table
 
 

@@ -1,7 +1,7 @@
 """Questions that are answered by a letter: the same ones answered in words, and trivial ones.
 
 A head that a letter-choice task needs may hold what is asked, or only the letters. The answers'
-own text and a task that is trivial but for its letters tell the two apart (`headsieve.format`).
+own text and a task that is trivial but for its letters tell the two apart (`headsieve.form`).
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import resources
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headsieve.errors import HeadsieveError
 from headsieve.tasks.code import (
@@ -36,10 +36,29 @@ SETS = {
     "code": ("mbpp", "humaneval"),
     "general": ("hellaswag", "boolq", "arc_challenge", "mmlu"),
 }
-_AS_IN_HARNESS = (
-    *("arithmetic", "hellaswag", "boolq", "arc_challenge", "mmlu"),
-    *("wmdp", "wmdp_bio", "wmdp_chem", "wmdp_cyber"),
-)
+_HARNESS = "extra lm-eval"
+_RUN = f"{_HARNESS}, --allow-code-execution"
+# What each task is judged by, what it needs, and what it is.
+_DESCRIBED = {
+    "gsm8k": ("exact_match", _HARNESS, "School mathematics; the answer marked as final"),
+    "gsm8k_flexible": ("exact_match", _HARNESS, "School mathematics; the last number said"),
+    "arithmetic": ("acc", _HARNESS, "Sums, differences and products of numbers"),
+    "humaneval": ("pass@1", _RUN, "Python functions from their docstrings"),
+    "mbpp": ("pass@1", _RUN, "Python programs from a sentence"),
+    "hellaswag": ("acc_norm", _HARNESS, "The likeliest end of a passage"),
+    "boolq": ("acc", _HARNESS, "Yes or no, about a passage"),
+    "arc_challenge": ("acc_norm", _HARNESS, "School science, as a choice"),
+    "mmlu": ("acc", _HARNESS, "Exam questions on 57 subjects, by letter"),
+    "wmdp": ("acc", _HARNESS, "Hazardous knowledge, by letter: the next three together"),
+    "wmdp_bio": ("acc", _HARNESS, "Hazardous knowledge of biology"),
+    "wmdp_chem": ("acc", _HARNESS, "Hazardous knowledge of chemistry"),
+    "wmdp_cyber": ("acc", _HARNESS, "Hazardous knowledge of computer security"),
+    "rhyming": ("accuracy", "", "A word that rhymes with another"),
+    "swearing": ("swear_words", "--lexicon FILE", "Words of a lexicon in what is written"),
+    "math": ("mean", _HARNESS, "gsm8k and arithmetic"),
+    "code": ("pass@1", _RUN, "mbpp and humaneval"),
+    "general": ("mean", _HARNESS, "hellaswag, boolq, arc_challenge and mmlu"),
+}
 _ANSWERS: dict[str, Callable[[str], str | None]] = {
     "gsm8k": strict_answer,
     "gsm8k_flexible": flexible_answer,
@@ -59,8 +78,23 @@ _PROGRAMS: dict[str, Callable[[Document, str], Program]] = {
 
 def paper_names() -> list[str]:
     """Names of the paper's capabilities and of sets of them, sorted."""
-    names = {*SETS, *_AS_IN_HARNESS, *_ANSWERS, *_PROGRAMS, "rhyming", "swearing"}
-    return sorted(names)
+    return sorted(_DESCRIBED)
+
+
+def describe_paper_tasks() -> list[dict[str, Any]]:
+    """One record a capability of the paper: name, metric, needs, description; other facts None."""
+    return [
+        {
+            "name": name,
+            "kind": "paper",
+            "metric": metric,
+            "items": None,
+            "accuracy": None,
+            "description": description,
+            "needs": needs,
+        }
+        for name, (metric, needs, description) in _DESCRIBED.items()
+    ]
 
 
 def load_paper_task(name: str, options: HarnessOptions) -> Task:

@@ -6,6 +6,9 @@ import os
 import re
 import shutil
 import socket
+import subprocess
+import sys
+import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -102,6 +105,25 @@ def test_a_running_sandbox_is_seen() -> None:
         while not sandboxed_processes(own_users(os.getpid())):
             assert not checked.done()
     assert checked.result()[0].outcome is Outcome.TIMED_OUT
+
+
+def test_nothing_outlives_a_killed_host() -> None:
+    check = (
+        "from headsieve.tasks.code import Limits, Program, check_programs;"
+        f"check_programs([Program({hostile.ENDLESS['sleeps']!r}, 'add(1, 2)', ('add',))],"
+        "Limits(seconds=60))"
+    )
+    host = subprocess.Popen([sys.executable, "-c", check])
+    users = own_users(host.pid)
+    while not sandboxed_processes(users):
+        assert host.poll() is None
+        time.sleep(0.01)
+    host.kill()
+    host.wait()
+    deadline = time.monotonic() + 10
+    while sandboxed_processes(users) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not sandboxed_processes(users)
 
 
 @pytest.mark.parametrize("name", hostile.TRICKY_VALUES)

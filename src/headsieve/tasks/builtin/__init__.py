@@ -84,7 +84,7 @@ def load_builtin(name: str) -> ItemTask:
 
 
 def describe_builtins() -> list[dict[str, Any]]:
-    """One record a built-in task: name, kind, metric, items, accuracy, description.
+    """One record a built-in task: name, kind, metric, items, accuracy, description, needs.
 
     The accuracy is the default model's as measured by ``benchmarks/task_accuracy.py``; None where
     the metric is no accuracy.
@@ -102,6 +102,7 @@ def describe_builtins() -> list[dict[str, Any]]:
                 "items": len(task.items),
                 "accuracy": accuracy.get(name),
                 "description": task.description,
+                "needs": "",
             }
         )
     return records
