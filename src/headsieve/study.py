@@ -25,7 +25,8 @@ from headsieve.models.knockout import require_unmodified
 from headsieve.progress import Progress
 from headsieve.provenance import describe_model, peak_memory, versions
 from headsieve.report.curve import Curve
-from headsieve.report.figures import file_names, save_figures
+from headsieve.report.drawing import file_names
+from headsieve.report.figures import save_figures
 from headsieve.report.heads_file import heads_json
 from headsieve.report.page import study_page
 from headsieve.report.tables import heads_csv, read_general

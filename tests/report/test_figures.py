@@ -12,7 +12,8 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from headsieve.report.figures import effect_map, file_names, head_count_curve, save_figures
+from headsieve.report.drawing import file_names
+from headsieve.report.figures import effect_map, head_count_curve, save_figures
 from headsieve.results import CapabilityResult, HeadResult
 from tests.report.examples import EFFECTS, capability, curve
 

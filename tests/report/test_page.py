@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from headsieve.report.colours import GAIN, LOSS, SERIES
-from headsieve.report.figures import SCALE
+from headsieve.report.drawing import SCALE
 from headsieve.report.heads_file import heads_json
 from headsieve.report.page import render_page
 from headsieve.report.page.charts import effect_map, head_rows, knockout_bars

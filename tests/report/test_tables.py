@@ -156,9 +156,11 @@ def test_tasks() -> None:
         _record("antonym", "answer", "accuracy", 150, 0.664, "English word to its opposite"),
         _record("text", "text", "log_prob", 48, None, "Plain text"),
     ]
+    rows.append({**_record("swearing", "paper", "words", None, None, "Words"), "needs": "--lexicon"})
     text = shown(tasks_table(rows))
     assert cells(text, "antonym")[:5] == ["antonym", "answer", "accuracy", "150", "0.66"]
     assert "Plain text" in text
+    assert cells(text, "swearing")[-1] == "Words (needs --lexicon)"
 
 
 def test_heads_of_equal_layers_share_a_line() -> None:
@@ -204,4 +206,4 @@ def _score(
 
 def _record(*values: object) -> dict[str, object]:
     fields = ("name", "kind", "metric", "items", "accuracy", "description")
-    return dict(zip(fields, values, strict=True))
+    return {**dict(zip(fields, values, strict=True)), "needs": ""}

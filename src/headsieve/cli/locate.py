@@ -105,7 +105,7 @@ def add_locate(commands: Any) -> None:
 
 def _locate(options: argparse.Namespace) -> None:
     from headsieve.report import tables
-    from headsieve.report.figures import file_names
+    from headsieve.report.drawing import file_names
     from headsieve.report.progress import ConsoleProgress
     from headsieve.runs import run_folder
     from headsieve.study import locate

@@ -11,13 +11,11 @@ from matplotlib.figure import Figure
 from scipy.cluster import hierarchy
 
 from headsieve.report.atlas_words import shown_heads
-from headsieve.report.figures import LOSSES, SCALE, STYLE, save_figure
+from headsieve.report.drawing import LOSSES, SCALE, STYLE, draw_matrix, save_figure
 from headsieve.report.words import number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.cm import ScalarMappable
-    from matplotlib.colors import Colormap
     from numpy.typing import NDArray
 
     from headsieve.atlas_result import AtlasResult
@@ -47,7 +45,7 @@ def atlas_heads(result: AtlasResult, *, ax: Axes) -> Axes:
     heads = shown_heads(result)
     effects = np.array([[head.effects[name] for head in heads] for name in result.order])
     limit = (float(np.quantile(np.abs(effects), 0.97)) if effects.size else 0.0) or 1.0
-    mesh = _matrix(ax, effects.reshape(len(result.order), len(heads)), SCALE, -limit, limit)
+    mesh = draw_matrix(ax, effects.reshape(len(result.order), len(heads)), SCALE, -limit, limit)
     for row, name in enumerate(result.order):
         chosen = result.capabilities[name].selected
         columns = [column for column, head in enumerate(heads) if head.head in chosen]
@@ -76,7 +74,7 @@ def atlas_drops(result: AtlasResult, *, ax: Axes) -> Axes:
         The same axes.
     """
     drops = drop_matrix(result)
-    mesh = _matrix(ax, drops, LOSSES, 0.0, 1.0)
+    mesh = draw_matrix(ax, drops, LOSSES, 0.0, 1.0)
     for row, column in zip(*np.nonzero(drops >= _WORTH_WRITING), strict=True):
         text = number(float(drops[row, column])).lstrip("0")
         ax.text(column, row, text, ha="center", va="center", fontsize=3.5)
@@ -126,24 +124,6 @@ def save_atlas_figures(result: AtlasResult, folder: Path) -> list[Path]:
         right.set_yticks([])
         _tree(result, tree)
         return save_figure(figure, folder / "atlas")
-
-
-def _matrix(
-    ax: Axes, values: NDArray[np.float64], colours: Colormap, low: float, high: float
-) -> ScalarMappable:
-    rows, columns = values.shape
-    mesh = ax.pcolormesh(
-        np.arange(columns + 1) - 0.5,
-        np.arange(rows + 1) - 0.5,
-        values,
-        cmap=colours,
-        vmin=low,
-        vmax=high,
-        edgecolors="face",
-        linewidth=0.1,
-    )
-    ax.set_ylim(rows - 0.5, -0.5)
-    return mesh
 
 
 def _tree(result: AtlasResult, ax: Axes) -> None:

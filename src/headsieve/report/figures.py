@@ -1,29 +1,35 @@
 """Figures for a paper's column: where the needed heads are, and what knocking them out does.
 
-Nothing here touches pyplot, so that figures can be drawn in any thread and leave no state behind.
 Font sizes are relative to the caller's; `save_figures` sets those of a printed column.
 """
 
 from __future__ import annotations
 
-import re
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import matplotlib as mpl
 import numpy as np
-from matplotlib.colors import LinearSegmentedColormap
-from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
 from headsieve.models.heads import NOUNS, kind_of
-from headsieve.report.colours import GAIN, LOSS, SERIES
+from headsieve.report.colours import SERIES
+from headsieve.report.drawing import (
+    SCALE,
+    STYLE,
+    draw_matrix,
+    file_names,
+    save_figure,
+    short,
+    titled_figure,
+)
+from headsieve.report.several import grouped_bars, radar, task_matrix, tasks_of
 from headsieve.report.words import nouns, number
 from headsieve.scores import LOG_PROB
 
@@ -34,29 +40,16 @@ if TYPE_CHECKING:
     from headsieve.report.curve import Curve
     from headsieve.results import CapabilityResult
 
-WIDTH = 3.4
-"""Inches of a paper's column."""
+__all__ = [
+    "effect_map",
+    "grouped_bars",
+    "head_count_curve",
+    "radar",
+    "save_figures",
+    "task_matrix",
+]
 
-STYLE = {
-    "font.size": 8,
-    # Text that can be searched and edited, not outlines.
-    "pdf.fonttype": 42,
-    "axes.linewidth": 0.6,
-    "xtick.labelsize": 7,
-    "ytick.labelsize": 7,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    # Text stays text in SVG, and the same result gives the same file.
-    "svg.fonttype": "none",
-    "svg.hashsalt": "headsieve",
-}
 _CAPABILITY_COLOUR, *_CONTROL_COLOURS = SERIES
-# From what is needed to what does harm, as on the page.
-_LOSS, _WHITE, _GAIN = (
-    tuple(part / 255 for part in colour) for colour in (LOSS, (255, 255, 255), GAIN)
-)
-SCALE = LinearSegmentedColormap.from_list("headsieve", [_LOSS, _WHITE, _GAIN])
-LOSSES = LinearSegmentedColormap.from_list("headsieve losses", [_WHITE, _LOSS])
 _CONTROL_MARKERS = "s^Dvp<>"  # one more than colours, so that pairs repeat late
 
 # More names than these would not fit beside their lines, under their ticks or above the map.
@@ -88,17 +81,7 @@ def effect_map(result: CapabilityResult, *, ax: Axes) -> Axes:
     for head in result.heads:
         effects[head.layer, head.index] = head.effect
     limit = colour_limit(result)
-    mesh = ax.pcolormesh(
-        np.arange(width + 1) - 0.5,
-        np.arange(layers + 1) - 0.5,
-        effects,
-        cmap=SCALE,
-        vmin=-limit,
-        vmax=limit,
-        # Edges of the cell's own colour hide the seams that viewers of SVG draw between cells.
-        edgecolors="face",
-        linewidth=0.1,
-    )
+    mesh = draw_matrix(ax, effects, SCALE, -limit, limit)
     low, high = np.nanmin(effects) < -limit, np.nanmax(effects) > limit
     extend = "both" if low and high else "min" if low else "max" if high else "neither"
     bar = ax.figure.colorbar(
@@ -186,7 +169,7 @@ def head_count_curve(curve: Curve, *, ax: Axes) -> Axes:
         own_line, *control_lines = ax.get_lines()
         ax.legend(
             [own_line, control_lines[0]],
-            [_short(curve.capability, 30), f"{len(shown)} controls"],
+            [short(curve.capability, 30), f"{len(shown)} controls"],
             fontsize="small",
             frameon=False,
         )
@@ -217,7 +200,7 @@ def head_count_curve(curve: Curve, *, ax: Axes) -> Axes:
 def save_figures(
     capabilities: Mapping[str, CapabilityResult], curves: Mapping[str, Curve], folder: Path
 ) -> list[Path]:
-    """Write both figures of every capability as PNG (200 dpi), SVG and PDF.
+    """Write the figures of every capability, and of several together, as PNG (200 dpi), SVG, PDF.
 
     Parameters
     ----------
@@ -230,7 +213,9 @@ def save_figures(
     Returns
     -------
     list of Path
-        The files written: ``NAME-effects`` and ``NAME-curve``, with `file_names` for NAME.
+        The files written: ``NAME-effects`` and ``NAME-curve``, with `file_names` for NAME; of
+        several capabilities also ``all-matrix``, ``all-bars`` and, with three tasks or more,
+        ``all-radar``.
     """
     folder.mkdir(parents=True, exist_ok=True)
     names = file_names(capabilities)
@@ -238,51 +223,34 @@ def save_figures(
     with mpl.rc_context(STYLE):
         for name, result in capabilities.items():
             layers = 1 + max(head.layer for head in result.heads)
-            figure = _figure(name, height=min(6.5, max(2.0, 1.0 + 0.1 * layers)))
+            figure = titled_figure(name, height=min(6.5, max(2.0, 1.0 + 0.1 * layers)))
             effect_map(result, ax=figure.add_subplot())
             written += save_figure(figure, folder / f"{names[name]}-effects")
             if name in curves:
-                figure = _figure(name, height=2.4)
+                figure = titled_figure(name, height=2.4)
                 head_count_curve(curves[name], ax=figure.add_subplot())
                 written += save_figure(figure, folder / f"{names[name]}-curve")
+        if len(capabilities) > 1:
+            written += _save_together(capabilities, folder)
     return written
 
 
-def file_names(names: Iterable[str]) -> dict[str, str]:
-    """A name that is safe in every file system for each capability, no two alike.
-
-    Parameters
-    ----------
-    names : iterable of str
-        Names of capabilities; they may be paths, or hold colons.
-    """
-    safe: dict[str, str] = {}
-    taken: set[str] = set()
-    for name in names:
-        stem = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[-80:] or "capability"
-        candidate, copy = stem, 2
-        # Some file systems do not tell small letters from capitals.
-        while candidate.casefold() in taken:
-            candidate, copy = f"{stem}-{copy}", copy + 1
-        taken.add(candidate.casefold())
-        safe[name] = candidate
-    return safe
-
-
-def _figure(title: str, *, height: float) -> Figure:
-    figure = Figure(figsize=(WIDTH, height), layout="constrained")
-    figure.suptitle(_short(title, 40), fontsize="medium", fontweight="bold", parse_math=False)
-    return figure
-
-
-def save_figure(figure: Figure, stem: Path) -> list[Path]:
-    """Write a figure as PNG (200 dpi), SVG and PDF, the same bytes for the same figure."""
-    # Not with_suffix, which would take what follows a dot in the name for one.
-    png, svg, pdf = (Path(f"{stem}.{ending}") for ending in ("png", "svg", "pdf"))
-    figure.savefig(png, dpi=200)
-    figure.savefig(svg, metadata={"Date": None})
-    figure.savefig(pdf, metadata={"CreationDate": None})
-    return [png, svg, pdf]
+def _save_together(capabilities: Mapping[str, CapabilityResult], folder: Path) -> list[Path]:
+    figure = titled_figure(
+        "Drop without each capability's heads", height=1.2 + 0.2 * len(capabilities)
+    )
+    task_matrix(capabilities, ax=figure.add_subplot())
+    written = save_figure(figure, folder / "all-matrix")
+    tasks = tasks_of(capabilities)
+    if tasks:
+        figure = titled_figure("Accuracy without each capability's heads", height=2.6)
+        grouped_bars(capabilities, ax=figure.add_subplot())
+        written += save_figure(figure, folder / "all-bars")
+    if len(tasks) > 2:
+        figure = titled_figure("Accuracy without each capability's heads", height=3.6)
+        radar(capabilities, ax=figure.add_subplot(projection="polar"))
+        written += save_figure(figure, folder / "all-radar")
+    return written
 
 
 def colour_limit(result: CapabilityResult) -> float:
@@ -357,7 +325,7 @@ def _label_ends(ax: Axes) -> None:
     places = _spread(ends, gap, bottom + gap / 2, top - gap / 2)
     for line, end, place in zip(lines, ends, places, strict=True):
         ax.annotate(
-            _short(str(line.get_label()), 18),
+            short(str(line.get_label()), 18),
             xy=(last, end),
             xytext=(1.06, place),
             textcoords=("axes fraction", "data"),
@@ -396,11 +364,3 @@ def _spread(
     places = np.empty_like(values)
     places[order] = np.clip(level, low, high - steps[-1]) + steps
     return places
-
-
-def _short(name: str, length: int) -> str:
-    """A long name without its middle; a path's end says the most."""
-    if len(name) <= length:
-        return name
-    head = length // 3
-    return f"{name[:head]}…{name[head + 1 - length :]}"

@@ -14,7 +14,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from headsieve.report.colours import SERIES
-from headsieve.report.figures import STYLE
+from headsieve.report.drawing import STYLE
 from headsieve.report.page.render import plain_page
 from headsieve.report.tables import add_row, new_table
 from headsieve.report.words import number

@@ -15,7 +15,7 @@ import jinja2
 from headsieve.errors import HeadsieveError
 from headsieve.models.heads import Units, kind_of
 from headsieve.report import atlas_words, words
-from headsieve.report.figures import file_names
+from headsieve.report.drawing import file_names
 from headsieve.report.heads_file import heads_json
 from headsieve.report.page import atlas_charts, charts, side_by_side
 from headsieve.report.page.style import CONFIG, Spec

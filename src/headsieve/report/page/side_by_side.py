@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headsieve.report.page.style import LINE, RAMP, SCHEMA, SERIES, TEXT, Spec
+from headsieve.report.several import UNMODIFIED, accuracies, claims_of, tasks_of
 from headsieve.scores import LOG_PROB
 
 if TYPE_CHECKING:
     from headsieve.comparison import Finding
-    from headsieve.results import CapabilityResult, Claim
+    from headsieve.results import CapabilityResult
 
 _RADAR_SIZE = 330
 
@@ -30,7 +31,7 @@ def matrix(capabilities: Mapping[str, CapabilityResult]) -> Spec:
             "share": claim.drop if claim.metric != LOG_PROB else None,
         }
         for name, result in capabilities.items()
-        for task, claim in _claims(name, result).items()
+        for task, claim in claims_of(name, result).items()
     ]
     tasks = list(dict.fromkeys(row["task"] for row in rows))
     place = {
@@ -89,17 +90,7 @@ def radar(capabilities: Mapping[str, CapabilityResult]) -> Spec:
 
     As in Figure 1 of arXiv 2603.03335. Plain text, which has no accuracy, is not on it.
     """
-    claims = {name: _claims(name, result) for name, result in capabilities.items()}
-    tasks = list(
-        dict.fromkeys(
-            task for own in claims.values() for task, one in own.items() if one.metric != LOG_PROB
-        )
-    )
-    outlines: dict[str, dict[str, float]] = {"unmodified": {}}
-    for name, own in claims.items():
-        shown = {task: claim for task, claim in own.items() if task in tasks}
-        outlines["unmodified"] |= {task: claim.baseline for task, claim in shown.items()}
-        outlines[f"without {name}"] = {task: claim.knocked_out for task, claim in shown.items()}
+    tasks, outlines = tasks_of(capabilities), accuracies(capabilities)
 
     def point(task: str, radius: float) -> dict[str, Any]:
         angle = 2 * math.pi * tasks.index(task) / len(tasks)
@@ -146,7 +137,7 @@ def radar(capabilities: Mapping[str, CapabilityResult]) -> Spec:
                     "order": order,
                     "color": _by("heads", list(outlines), [TEXT, *SERIES]),
                     "strokeDash": {
-                        "condition": {"test": "datum.heads == 'unmodified'", "value": [5, 3]},
+                        "condition": {"test": f"datum.heads == '{UNMODIFIED}'", "value": [5, 3]},
                         "value": [1, 0],
                     },
                     "tooltip": [
@@ -273,8 +264,3 @@ def _by(field: str, names: Sequence[str], colours: Sequence[str]) -> Spec:
         "scale": {"domain": list(names), "range": list(colours)},
         "legend": {"title": None, "orient": "bottom", "columns": 2, "labelLimit": 140},
     }
-
-
-def _claims(name: str, result: CapabilityResult) -> dict[str, Claim]:
-    """All tasks' claims without the heads of one capability, itself first."""
-    return {name: result.verification.capability, **result.verification.controls}
