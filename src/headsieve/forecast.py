@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from headsieve.measure.ablation import Replacement
-from headsieve.measure.costs import ModelCosts, Work, kept_bytes
+from headsieve.measure.costs import ModelCosts, Work, kept_bytes, mask_bytes
 from headsieve.measure.engine import attention_cost, check_masks, lowest_layer
-from headsieve.measure.generation import default_rows
-from headsieve.measure.in_process import InProcess, masks_per_batch
+from headsieve.measure.in_process import InProcess, masks_per_batch, rows_at_once
 from headsieve.measure.packing import Row, TokenSequence, pack, single
 from headsieve.measure.texts import Continuation, Responses, Texts
 from headsieve.measure.workers import Batch, BatchSize, Gradient, Measured, Way
@@ -209,15 +208,15 @@ class _Rehearsal:
         if not self._reentry:
             return 0
         rows = [row for name in self._entered for row in self._rows[name]]
-        return max(0, kept_bytes(self._model, rows) - self._kept_already)
+        return max(0, kept_bytes(self._model, rows, self._memory) - self._kept_already)
 
     def _calibrate(self, replacements: Mapping[str, Replacement], batch_size: BatchSize) -> None:
-        """Time real batches, and fit seconds to passes and operations."""
+        """Time real batches, and fit seconds to passes and operations of layers and head."""
         model = self._model
         real = InProcess()
         # Reading tells how fast the model is; writing to the end would take too long.
         real.begin(model, self._read, replacements, batch_size)
-        self._batch_size = batch_size
+        self._batch_size, self._memory = batch_size, model.memory_budget // 2
         names = list(self._read)
         largest = max(names, key=self._load)
         way = real.way(names[0])
@@ -237,24 +236,23 @@ class _Rehearsal:
                     times.setdefault((name, layer), []).append(measured.seconds * size)
             if _round and time.perf_counter() - started > _CALIBRATION:
                 break
-        passes, flops, seconds = [], [], []
+        works, seconds = [], []
         for (name, layer), found in times.items():
             size = self._size(name)
-            work = self._reading(name, [layer] * size)
-            passes.append(work.passes)
-            flops.append(work.flops)
+            works.append(_facts(self._reading(name, [layer] * size)))
             # The first one also keeps hidden states.
             seconds.append(float(np.median(found[1:])))
-        matrix = np.array([passes, flops]).T / np.array(seconds)[:, None]
+        matrix = np.array(works) / np.array(seconds)[:, None]
         scale = matrix.max(axis=0)
         fitted, _ = nnls(matrix / scale, np.ones(len(seconds)))
-        self._per_pass, self._per_flop = fitted / scale
+        self._seconds_each = fitted / scale
         tried = [row for name in {names[0], largest} for row in self._rows[name]]
-        self._kept_already = kept_bytes(model, tried) if self._reentry else 0
+        self._kept_already = kept_bytes(model, tried, self._memory) if self._reentry else 0
 
     def _size(self, name: str) -> int:
         prompts = self._texts[name].prompts
-        return masks_per_batch(self._model, self._rows[name], prompts, self._batch_size)
+        size, memory = self._batch_size, self._memory
+        return masks_per_batch(self._model, self._rows[name], prompts, size, memory)
 
     def _way(self, name: str) -> Way:
         read = sum(len(row.tokens) for row in self._rows[name])
@@ -262,11 +260,13 @@ class _Rehearsal:
         return Way(self._size(name), read + written, self._packed, self._reentry)
 
     def _load(self, name: str) -> float:
-        longest = max(len(row.tokens) for row in self._rows[name])
-        return float(self._size(name) * longest)
+        return float(
+            self._size(name) * max(mask_bytes(self._model, row) for row in self._rows[name])
+        )
 
     def _batch_work(self, name: str, entries: Sequence[int]) -> Work:
-        prompts, rows = self._texts[name].prompts, default_rows(self._model)
+        prompts = self._texts[name].prompts
+        rows = rows_at_once(self._model, prompts, self._memory) if prompts else 1
         return self._reading(name, entries) + self._costs.writing(prompts, len(entries), rows)
 
     def _reading(self, name: str, entries: Sequence[int]) -> Work:
@@ -289,7 +289,7 @@ class _Rehearsal:
         """Count works that any of the workers may do, each when one is free."""
         free = [0.0] * self._count
         for work in works:
-            seconds = self._per_pass * work.passes + self._per_flop * work.flops
+            seconds = float(_facts(work) @ self._seconds_each)
             self.work += work
             self.seconds_of_work += seconds
             heapq.heappush(free, heapq.heappop(free) + seconds)
@@ -303,6 +303,11 @@ class _Rehearsal:
         log_prob = np.minimum(np.where(is_right, margin, -margin), 0) - 0.3
         said = (Continuation((), "", True),) * len(texts.prompts)
         return Responses(log_prob, margin > 0, margin, said)
+
+
+def _facts(work: Work) -> NDArray[np.float64]:
+    """What seconds are fitted to."""
+    return np.array([work.passes, work.layer_flops, work.head_flops])
 
 
 def _read(texts: Texts) -> Texts:

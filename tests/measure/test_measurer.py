@@ -205,6 +205,19 @@ def test_an_interrupted_call_keeps_its_finished_batches(llama: Model, masks: Mas
     )
 
 
+def test_little_memory_makes_small_batches(llama: Model, masks: Masks) -> None:
+    thrifty = copy.copy(llama)
+    thrifty.memory = 1
+    with forward_passes(llama) as rows:
+        expected = measurer(llama).measure(masks, "text")
+    assert max(rows) > 1
+    with forward_passes(thrifty) as rows:
+        found = measurer(thrifty).measure(masks, "text")
+    # Masks that ways to compute are compared under are not the user's.
+    assert set(rows[-len(masks) :]) == {1}
+    assert_same(found, expected)
+
+
 @pytest.mark.parametrize(
     "error",
     [

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -55,10 +56,11 @@ def test_a_file_that_is_not_gguf_is_told_so(tmp_path: Path) -> None:
         ({"name": ".", "dtype": "float7"}, "Unknown dtype 'float7'; use auto, float32"),
         ({"name": ".", "device": "abacus"}, "Cannot use device 'abacus'"),
         ({"name": ".", "device": "meta"}, "Cannot use device 'meta'"),
+        ({"name": ".", "memory": 0}, "must be at least one byte, not 0"),
         ({"name": "~nobody-of-this-name/model"}, "No model at ~nobody-of-this-name/model"),
     ],
 )
-def test_wrong_options_are_told(options: dict[str, str], message: str) -> None:
+def test_wrong_options_are_told(options: dict[str, Any], message: str) -> None:
     with pytest.raises(HeadsieveError, match=message):
         load_model(**options)
 

@@ -45,7 +45,7 @@ def test_accuracies_hold_no_text_and_only_what_was_measured(
 
 
 def test_radar(two: dict[str, CapabilityResult]) -> None:
-    ax = radar(two, ax=axes("polar"))
+    ax: Any = radar(two, ax=axes("polar"))
     before, _antonym, plural = (line.get_ydata() for line in ax.get_lines())
     assert [label.get_text() for label in ax.get_xticklabels()] == ["antonym", "plural", "capital"]
     # Closed: the first task stands at the end again.
@@ -56,7 +56,7 @@ def test_radar(two: dict[str, CapabilityResult]) -> None:
 
 
 def test_grouped_bars(two: dict[str, CapabilityResult]) -> None:
-    ax = grouped_bars(two, ax=axes())
+    ax: Any = grouped_bars(two, ax=axes())
     bars = {
         container.get_label(): {
             round(bar.get_x() + bar.get_width() / 2): round(bar.get_height(), 6)
@@ -75,7 +75,7 @@ def test_grouped_bars(two: dict[str, CapabilityResult]) -> None:
 
 
 def test_task_matrix(two: dict[str, CapabilityResult]) -> None:
-    ax = task_matrix(two, ax=axes())
+    ax: Any = task_matrix(two, ax=axes())
     names = [label.get_text() for label in ax.get_xticklabels()]
     assert names == ["antonym", "plural", "text", "capital"]
     (mesh,) = ax.collections

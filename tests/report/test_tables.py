@@ -156,7 +156,8 @@ def test_tasks() -> None:
         _record("antonym", "answer", "accuracy", 150, 0.664, "English word to its opposite"),
         _record("text", "text", "log_prob", 48, None, "Plain text"),
     ]
-    rows.append({**_record("swearing", "paper", "words", None, None, "Words"), "needs": "--lexicon"})
+    paper = _record("swearing", "paper", "words", None, None, "Words")
+    rows.append({**paper, "needs": "--lexicon"})
     text = shown(tasks_table(rows))
     assert cells(text, "antonym")[:5] == ["antonym", "answer", "accuracy", "150", "0.66"]
     assert "Plain text" in text

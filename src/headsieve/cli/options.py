@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -38,6 +39,12 @@ def add_model(command: argparse.ArgumentParser) -> None:
         "--quantize",
         metavar="Q",
         help="4bit or 8bit quantises the weights as they are loaded (needs bitsandbytes)",
+    )
+    command.add_argument(
+        "--memory",
+        type=_bytes,
+        metavar="SIZE",
+        help="what measuring may take besides the weights, as in 4GB (half of what is free)",
     )
 
 
@@ -118,6 +125,13 @@ def harness(options: argparse.Namespace) -> HarnessOptions:
     )
 
 
+def _bytes(text: str) -> int:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) *([KMGT]?)B?", text.strip(), re.I)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size such as 4GB or 500MB")
+    return int(float(found[1]) * 1000 ** " KMGT".index(found[2].upper() or " "))
+
+
 def _batch_size(text: str) -> int | str:
     if text == "auto":
         return text
@@ -140,6 +154,7 @@ def source(options: argparse.Namespace) -> Source:
         options.revision,
         options.device_map,
         options.quantize,
+        options.memory,
     )
 
 
@@ -154,4 +169,5 @@ def load(options: argparse.Namespace) -> Model:
         revision=options.revision,
         device_map=options.device_map,
         quantize=options.quantize,
+        memory=options.memory,
     )

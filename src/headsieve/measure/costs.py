@@ -19,13 +19,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Work:
-    """Forward passes through the model, and the operations of their matrix products."""
+    """Forward passes through the model, and the operations of their matrix products.
+
+    Those of the language-model head stand apart: with many words, what it makes is slow to write.
+    """
 
     passes: int = 0
-    flops: float = 0.0
+    layer_flops: float = 0.0
+    head_flops: float = 0.0
+
+    @property
+    def flops(self) -> float:
+        """Of layers and head."""
+        return self.layer_flops + self.head_flops
 
     def __add__(self, other: Work) -> Work:
-        return Work(self.passes + other.passes, self.flops + other.flops)
+        return Work(
+            self.passes + other.passes,
+            self.layer_flops + other.layer_flops,
+            self.head_flops + other.head_flops,
+        )
 
 
 class ModelCosts:
@@ -52,20 +65,38 @@ class ModelCosts:
         nodes = len(row.tokens)
         layers = nodes * (2 * self._weights + self._pairs * nodes)
         flops = sum(float(layers[entry:].sum()) for entry in entries)
-        return Work(1, flops + len(entries) * float(self._head * len(row.keep)))
+        return Work(1, flops, len(entries) * float(self._head * len(row.keep)))
 
     def writing(self, prompts: Sequence[Prompt], masks: int, rows_at_once: int) -> Work:
         """Of continuing prompts to their limits under so many masks, once they are read."""
-        flops = 0.0
+        flops, steps_of_all = 0.0, 0
         for prompt in prompts:
             steps = prompt.max_new_tokens
             seen = len(prompt.tokens) + steps / 2  # on average
-            flops += steps * float((2 * self._weights + self._pairs * seen).sum() + self._head)
+            flops += steps * float((2 * self._weights + self._pairs * seen).sum())
+            steps_of_all += steps
         longest = max((prompt.max_new_tokens for prompt in prompts), default=0)
-        return Work(longest * math.ceil(masks * len(prompts) / rows_at_once), masks * flops)
+        passes = longest * math.ceil(masks * len(prompts) / rows_at_once)
+        return Work(passes, masks * flops, masks * steps_of_all * self._head)
 
 
-def kept_bytes(model: Model, rows: Sequence[Row], limit: int = 1 << 30) -> int:
+def mask_bytes(model: Model, row: Row) -> int:
+    """What computing a packed row under one mask takes, about: the most of layers and logits."""
+    config = model.hf.config.get_text_config(decoder=True)
+    inner = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
+    layer = len(row.tokens) * (8 * config.hidden_size + 3 * inner)
+    logits = len(row.keep) * model.hf.get_output_embeddings().weight.shape[0]
+    return int(max(layer, logits) * model.hf.dtype.itemsize)
+
+
+def prompt_bytes(model: Model, prompt: Prompt) -> int:
+    """What the keys and values of a prompt and of what may follow it take."""
+    numbers = sum(2 * layer.kv_heads * layer.head_dim for layer in model.geometry.layers)
+    tokens = len(prompt.tokens) + prompt.max_new_tokens
+    return int(tokens * numbers * model.hf.dtype.itemsize)
+
+
+def kept_bytes(model: Model, rows: Sequence[Row], limit: int) -> int:
     """What the hidden states that enter every layer take, as the engine keeps them."""
     config = model.hf.config.get_text_config(decoder=True)
     numbers: int = len(decoder_layers(model.hf)) * config.hidden_size

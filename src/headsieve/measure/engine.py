@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 # Logits are turned into log-probabilities this many at a time, which bounds memory at large
 # vocabularies.
 _LOGITS_AT_ONCE = 1 << 25
-# Hidden states of the unmodified model are kept up to about so much.
-_KEPT_BYTES = 1 << 30
 # By how much log-probabilities may differ by rounding alone, in nats. Where a shorter way to
 # compute them differs by more, that way is not taken.
 _ROUNDING = {"float32": 1e-3, "float16": 0.1, "bfloat16": 0.5}
@@ -66,13 +64,15 @@ class Engine:
     model : Model
     reentry : bool
         Whether to start in the middle; without it every layer is computed.
+    kept_bytes : int
+        Hidden states of the unmodified model are kept up to about so much.
     """
 
-    def __init__(self, model: Model, *, reentry: bool = True) -> None:
+    def __init__(self, model: Model, *, reentry: bool = True, kept_bytes: int = 1 << 30) -> None:
         self.model = model
         self.reentry = reentry
         self._inputs: dict[Row, list[torch.Tensor]] = {}
-        self._kept_bytes = 0
+        self._kept_bytes, self._most_bytes = 0, kept_bytes
         if model.device.type == "cpu":
             keep_freed_memory()
 
@@ -146,7 +146,7 @@ class Engine:
     def _layer_inputs(self, row: Row) -> list[torch.Tensor]:
         """What enters each layer of the unmodified model; nothing where it takes too much."""
         if row not in self._inputs:
-            if self._kept_bytes > _KEPT_BYTES:
+            if self._kept_bytes > self._most_bytes:
                 return []
             inputs = record_layer_inputs(self.model.hf, lambda: row_logits(self.model, row, 1))
             self._inputs[row] = inputs

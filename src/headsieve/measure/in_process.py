@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from headsieve.errors import HeadsieveError
 from headsieve.measure.ablation import Replacement
+from headsieve.measure.costs import mask_bytes, prompt_bytes
 from headsieve.measure.engine import Engine, agree, attention_cost, check_masks
 from headsieve.measure.generation import Generator, default_rows
 from headsieve.measure.memory import halving
@@ -67,16 +68,18 @@ class InProcess:
         self._replacements = dict(replacements)
         self._outputs: dict[str, LayerOutputs] = {}
         self._batch_size = batch_size
+        # One half for a batch, the other for the hidden states that are kept.
+        self._memory = model.memory_budget // 2
         self._plans: dict[str, _Plan] = {}
         self._generators: dict[str, list[tuple[list[int], Generator]]] = {}
         self._plain = Engine(model, reentry=False)
-        self._reentering = Engine(model, reentry=True)
+        self._reentering = Engine(model, reentry=True, kept_bytes=self._memory)
 
     def way(self, name: str) -> Way:
         """How an item set is measured."""
         plan, prompts = self._plan(name), self.texts[name].prompts
         return Way(
-            masks_per_batch(self.model, plan.rows, prompts, self._batch_size),
+            masks_per_batch(self.model, plan.rows, prompts, self._batch_size, self._memory),
             self._read_tokens(name) + sum(prompt.max_new_tokens for prompt in prompts),
             plan.packed,
             plan.engine.reentry,
@@ -144,6 +147,7 @@ class InProcess:
                         [prompts[number].tokens for number in numbers],
                         max_new_tokens=most,
                         stop=stop,
+                        rows_at_once=rows_at_once(self.model, prompts, self._memory),
                     ),
                 )
                 for (most, stop), numbers in alike.items()
@@ -243,18 +247,39 @@ class InProcess:
 
 
 def masks_per_batch(
-    model: Model, rows: Sequence[Row], prompts: Sequence[Prompt], batch_size: BatchSize
+    model: Model,
+    rows: Sequence[Row],
+    prompts: Sequence[Prompt],
+    batch_size: BatchSize,
+    memory: int,
 ) -> int:
-    """Masks that packed rows and prompts are computed under at once: as asked for, or as fit."""
+    """Masks that packed rows and prompts are computed under at once: as asked for, or as fit.
+
+    Parameters
+    ----------
+    model : Model
+    rows : sequence of Row
+    prompts : sequence of Prompt
+    batch_size : int or "auto"
+    memory : int
+        Bytes that a batch may take.
+    """
     if batch_size != "auto":
         return batch_size
     sizes = []
     if rows:
         allowed = _TOKENS_PER_BATCH.get(model.device.type, _TOKENS_PER_BATCH["cuda"])
         sizes.append(allowed // max(len(row.tokens) for row in rows))
+        sizes.append(memory // max(mask_bytes(model, row) for row in rows))
     if prompts:
-        sizes.append(default_rows(model) // len(prompts))
+        sizes.append(rows_at_once(model, prompts, memory) // len(prompts))
     return max(1, min(sizes, default=1))
+
+
+def rows_at_once(model: Model, prompts: Sequence[Prompt], memory: int) -> int:
+    """Prompts times masks that are decoded in one batch of so many bytes."""
+    fit = memory // max(prompt_bytes(model, prompt) for prompt in prompts)
+    return max(1, min(default_rows(model), fit))
 
 
 def _sample(row: Row, sequences: Sequence[TokenSequence]) -> list[int]:

@@ -22,7 +22,7 @@ import transformers
 from headsieve.errors import HeadsieveError, first_line
 from headsieve.models.architecture import find_geometry
 from headsieve.models.cache import converted
-from headsieve.models.footprint import require_room, weight_bytes
+from headsieve.models.footprint import free_bytes, require_room, weight_bytes
 from headsieve.models.heads import AnyUnit, Geometry, Units
 from headsieve.models.knockout import knockout
 
@@ -54,6 +54,8 @@ class Model:
         again; ``float16`` of a GGUF file, whose own types are no checkpoint's.
     quantize : {"4bit", "8bit"} or None
         How its weights were quantised as they were loaded.
+    memory : int or None
+        Bytes that measuring may take besides the weights; None for half of what is free then.
     geometry : Geometry
         Where its heads are.
     fingerprint : str
@@ -66,6 +68,7 @@ class Model:
     revision: str | None = None
     stored_dtype: str | None = None
     quantize: str | None = None
+    memory: int | None = None
     geometry: Geometry = field(init=False)
     fingerprint: str = field(init=False)
 
@@ -130,6 +133,11 @@ class Model:
         return str(self.hf.dtype).removeprefix("torch.")
 
     @property
+    def memory_budget(self) -> int:
+        """Bytes that measuring may take besides the weights, as things are now."""
+        return self.memory or free_bytes(self.device, spread=False)[0] // 2
+
+    @property
     def position_limit(self) -> int | None:
         """Tokens that a text may have, at most; None where there is no such limit."""
         config = self.hf.config.get_text_config(decoder=True)
@@ -150,6 +158,7 @@ class Source:
     revision: str | None = None
     device_map: str | None = None
     quantize: str | None = None
+    memory: int | None = None
 
     def load(self) -> Model:
         """Load it."""
@@ -164,6 +173,7 @@ def load_model(
     revision: str | None = None,
     device_map: str | None = None,
     quantize: str | None = None,
+    memory: int | None = None,
 ) -> Model:
     """Load a causal language model.
 
@@ -185,6 +195,8 @@ def load_model(
         Spread the layers over all GPUs and, what does not fit there, main memory (accelerate).
     quantize : {"4bit", "8bit"}, optional
         Quantise the weights as they are loaded (bitsandbytes).
+    memory : int, optional
+        Bytes that measuring may take besides the weights; half of what is free without it.
 
     Raises
     ------
@@ -198,6 +210,8 @@ def load_model(
     if device_map not in (None, "auto"):
         raise HeadsieveError(f"Unknown device map {device_map!r}; use auto, or leave it out.")
     _check_quantize(quantize)
+    if memory is not None and memory < 1:
+        raise HeadsieveError(f"The memory for measuring must be at least one byte, not {memory}.")
     source = _bundled_gguf() if name == DEFAULT_MODEL else None
     if source is None:
         # Unlike Path.expanduser, this leaves the name of an unknown user alone.
@@ -227,7 +241,8 @@ def load_model(
             folder, name, dtype, target, placing, revision=revision, quantize=quantize
         )
         stored = "float16" if source.suffix == ".gguf" else _stored_dtype(folder, revision)
-    return Model(hf if placing else hf.to(target), tokenizer, name, revision, stored, quantize)
+    placed = hf if placing else hf.to(target)
+    return Model(placed, tokenizer, name, revision, stored, quantize, memory)
 
 
 def _check_quantize(quantize: str | None) -> None:
