@@ -11,13 +11,14 @@ import torch
 
 from headsieve.errors import HeadsieveError
 from headsieve.handover import export
+from headsieve.localization import locate
 from headsieve.measure.ablation import Ablation, Replacement
 from headsieve.measure.items import ContinuationItems, tokenize
 from headsieve.models.knockout import knockout
 from headsieve.models.loading import Model
 from headsieve.progress import Progress
 from headsieve.scoring import score
-from headsieve.study import Study, locate
+from headsieve.study import Study
 from headsieve.tasks import ItemTask, load_task
 from tests.taskfiles import lasting, write_task
 

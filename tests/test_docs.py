@@ -112,7 +112,7 @@ def test_python_runs(
     small = {"budget": 20, "limit": 5, "force": True, "max_control_drop": 1.0}
 
     def locate(model: Model, capabilities: list[str], **options: Any) -> headsieve.Study:
-        from headsieve.study import locate
+        from headsieve.localization import locate
 
         return locate(model, capabilities, **options | small)
 

@@ -12,8 +12,8 @@ import pytest
 from headsieve.cli import main
 from headsieve.errors import HeadsieveError
 from headsieve.forecast import forecast
+from headsieve.localization import locate
 from headsieve.models.loading import Model
-from headsieve.study import locate
 from tests.taskfiles import save_model, write_task
 
 OPTIONS: dict[str, Any] = {"controls": ["other.json"], "limit": 6, "heads": 3}

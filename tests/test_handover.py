@@ -16,8 +16,9 @@ import transformers
 from headsieve.cli import main
 from headsieve.errors import HeadsieveError
 from headsieve.handover import export
+from headsieve.localization import locate
 from headsieve.models.loading import Model, load_model
-from headsieve.study import Study, locate
+from headsieve.study import Study
 from tests.taskfiles import save_model, write_task
 
 TOKENS = torch.arange(30, 70)[None]

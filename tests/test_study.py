@@ -17,12 +17,13 @@ import pytest
 import torch
 
 from headsieve.errors import HeadsieveError
+from headsieve.localization import locate
 from headsieve.measure.items import ContinuationItems, tokenize
 from headsieve.models.loading import Model, load_model
 from headsieve.progress import Progress
 from headsieve.results import Result
 from headsieve.scoring import score
-from headsieve.study import Study, locate
+from headsieve.study import Study
 from headsieve.tasks import ItemTask, load_task
 from headsieve.tasks.selection import CONTROL_COUNT, TEXT_CONTROL
 from tests.taskfiles import WORDS, lasting, save_model, write_task

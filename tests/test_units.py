@@ -9,13 +9,14 @@ import pytest
 
 from headsieve.errors import HeadsieveError
 from headsieve.handover import export
+from headsieve.localization import locate
 from headsieve.measure.journal import Journal
 from headsieve.measure.measurer import Measurer
 from headsieve.models.heads import UNITS, Units, kind_of
 from headsieve.models.loading import Model
 from headsieve.report.tables import summary
 from headsieve.scoring import score
-from headsieve.study import Study, locate
+from headsieve.study import Study
 from tests.measure.test_measurer import SHORT
 from tests.taskfiles import write_task
 

@@ -14,10 +14,11 @@ if TYPE_CHECKING:
     from headsieve.comparison import compare
     from headsieve.errors import HeadsieveError
     from headsieve.handover import export
+    from headsieve.localization import locate
     from headsieve.models.heads import Head
     from headsieve.models.loading import Model, load_model
     from headsieve.scoring import score
-    from headsieve.study import Study, locate
+    from headsieve.study import Study
     from headsieve.tasks import Task, load_task
 
 __all__ = [
@@ -48,7 +49,7 @@ _HOMES = {
     "export": "headsieve.handover",
     "load_model": "headsieve.models.loading",
     "load_task": "headsieve.tasks",
-    "locate": "headsieve.study",
+    "locate": "headsieve.localization",
     "score": "headsieve.scoring",
 }
 

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
+from headsieve.localization import locate
 from headsieve.measure.ablation import Replacement
 from headsieve.measure.costs import ModelCosts, Work, kept_bytes, mask_bytes
 from headsieve.measure.engine import attention_cost, check_masks, lowest_layer
@@ -24,7 +25,6 @@ from headsieve.measure.texts import Continuation, Responses, Texts
 from headsieve.measure.workers import Batch, BatchSize, Gradient, Measured, Way
 from headsieve.provenance import peak_memory
 from headsieve.scores import GRADIENT_COST
-from headsieve.study import locate
 
 if TYPE_CHECKING:
     from headsieve.models.loading import Model

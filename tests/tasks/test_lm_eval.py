@@ -14,12 +14,13 @@ import torch
 
 from headsieve.errors import HeadsieveError
 from headsieve.forecast import forecast
+from headsieve.localization import locate
 from headsieve.measure.items import ItemSet, JoinedItems
 from headsieve.measure.journal import Journal
 from headsieve.measure.measurer import Measurer
 from headsieve.models.loading import Model
 from headsieve.scoring import score
-from headsieve.study import Study, locate
+from headsieve.study import Study
 from headsieve.tasks import HarnessOptions, Task, load_task
 from headsieve.tasks.lm_eval import loading
 from tests.tasks.harness_tasks import DOCUMENTS, write_harness_tasks

@@ -104,11 +104,11 @@ def add_locate(commands: Any) -> None:
 
 
 def _locate(options: argparse.Namespace) -> None:
+    from headsieve.localization import locate
     from headsieve.report import tables
     from headsieve.report.drawing import file_names
     from headsieve.report.progress import ConsoleProgress
     from headsieve.runs import run_folder
-    from headsieve.study import locate
     from headsieve.tasks.selection import select_tasks
 
     controls = _controls(options.controls)
