@@ -240,9 +240,11 @@ def _token_scores(logits: torch.Tensor, row: Row) -> TokenScores:
         served = placed(np.flatnonzero(serves), logits.device)
         places = placed(row.predictors[serves] - first, logits.device)
         targets = placed(row.targets[serves], logits.device)
-        total = torch.logsumexp(chunk, dim=-1)[:, places]
         target = chunk[:, places, targets]
         best = chunk.topk(2, dim=-1)
+        # The logarithm of the sum of exponentials, in the logits' own memory.
+        largest = best.values[..., :1]
+        total = (chunk.sub_(largest).exp_().sum(dim=-1).log() + largest[..., 0])[:, places]
         greedy[:, served] = best.indices[:, places, 0] == targets
         other = torch.where(greedy[:, served], best.values[:, places, 1], best.values[:, places, 0])
         log_prob[:, served] = target - total
