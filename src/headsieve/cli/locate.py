@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headsieve.cli.options import add_harness, add_measuring, harness, load, source
+from headsieve.cli.options import add_ablation, add_harness, add_measuring, harness, load, source
 from headsieve.cli.output import show
 from headsieve.errors import HeadsieveError
 from headsieve.names import split_names
@@ -98,6 +98,7 @@ def add_locate(commands: Any) -> None:
         help="have the workers on this Ray cluster, or auto for the one this machine is part of "
         "(default N: one for each GPU, or for each machine)",
     )
+    add_ablation(command)
     add_measuring(command, "search items of a task at most, and held-out items too")
     add_harness(command)
     command.set_defaults(run=_locate)

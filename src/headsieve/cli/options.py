@@ -52,13 +52,6 @@ def add_measuring(command: argparse.ArgumentParser, limit: str) -> None:
     """Add the options of every command that measures; `limit` says what --limit limits."""
     add_model(command)
     command.add_argument(
-        "--ablation",
-        default="zero",
-        metavar="A",
-        help="what a knocked-out head gives: zero, mean (its mean output over the task's search "
-        "items) or resample (its output at one place of one of them) (%(default)s)",
-    )
-    command.add_argument(
         "--seed", type=int, default=0, metavar="S", help="of everything random (%(default)s)"
     )
     command.add_argument("--limit", type=int, metavar="N", help=limit)
@@ -70,6 +63,17 @@ def add_measuring(command: argparse.ArgumentParser, limit: str) -> None:
         help="masks in one forward pass, or auto (%(default)s)",
     )
     command.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def add_ablation(command: argparse.ArgumentParser) -> None:
+    """Add the option that says what a knocked-out head gives."""
+    command.add_argument(
+        "--ablation",
+        default="zero",
+        metavar="A",
+        help="what a knocked-out head gives: zero, mean (its mean output over the task's search "
+        "items) or resample (its output at one place of one of them) (%(default)s)",
+    )
 
 
 def add_harness(command: argparse.ArgumentParser) -> None:

@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import Any
 
-from headsieve.cli.options import add_harness, add_measuring, harness, load
+from headsieve.cli.options import add_ablation, add_harness, add_measuring, harness, load
 from headsieve.cli.output import show
 from headsieve.names import split_names
 
@@ -26,6 +26,7 @@ def add_score(commands: Any) -> None:
         help="heads to knock out, or KV groups (L13G1), attention layers (L13A) or MLP "
         "layers (L13M)",
     )
+    add_ablation(command)
     add_measuring(command, "items of a task at most")
     add_harness(command)
     command.set_defaults(run=_score)
