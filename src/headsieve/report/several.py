@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
@@ -146,14 +146,7 @@ def grouped_bars(capabilities: Mapping[str, CapabilityResult], *, ax: Axes) -> A
         low = [one.baseline - one.ci[1] for one in shown.values()]
         high = [one.baseline - one.ci[0] for one in shown.values()]
         ax.vlines(at, low, high, color="black", linewidth=0.6)
-    ax.set_xticks(
-        range(len(tasks)),
-        [short(task, _NAME) for task in tasks],
-        rotation=40,
-        ha="right",
-        rotation_mode="anchor",
-        parse_math=False,
-    )
+    _name_tasks(ax, tasks, align="right")
     ax.tick_params(axis="x", length=0)
     ax.set(ylim=(0, _top(capabilities)), ylabel="accuracy")
     ax.spines[["top", "right"]].set_visible(False)
@@ -193,14 +186,7 @@ def task_matrix(capabilities: Mapping[str, CapabilityResult], *, ax: Axes) -> Ax
                 fontsize="x-small",
             )
     draw_matrix(ax, losses, LOSSES, 0.0, 1.0)
-    ax.set_xticks(
-        range(len(tasks)),
-        [short(task, _NAME) for task in tasks],
-        rotation=40,
-        ha="left",
-        rotation_mode="anchor",
-        parse_math=False,
-    )
+    _name_tasks(ax, tasks, align="left")
     ax.xaxis.tick_top()
     ax.set_yticks(
         range(len(capabilities)), [short(name, _NAME) for name in capabilities], parse_math=False
@@ -215,6 +201,18 @@ def _styles() -> Iterator[dict[str, Any]]:
     yield {"color": _UNMODIFIED_COLOUR, "linestyle": "--", "linewidth": 1}
     for colour in cycle(SERIES):
         yield {"color": colour, "linewidth": 1, "marker": "o", "markersize": 2}
+
+
+def _name_tasks(ax: Axes, tasks: Sequence[str], *, align: str) -> None:
+    """Write the tasks' names aslant at their places."""
+    ax.set_xticks(
+        range(len(tasks)),
+        [short(task, _NAME) for task in tasks],
+        rotation=40,
+        ha=align,
+        rotation_mode="anchor",
+        parse_math=False,
+    )
 
 
 def _legend(ax: Axes, **place: float) -> None:
