@@ -369,6 +369,10 @@ def test_gradients_are_counted_and_not_computed_twice(llama: Model) -> None:
     [
         ("result.json", '"selected": [', '"selected": ["L9H9", '),
         ("result.json", '"effect": -', '"effect": NaN, "x": -'),
+        # A chart of so many layers would take all memory.
+        ("result.json", '"layer": 1,', '"layer": 1000000000,'),
+        ("result.json", '"head": "L1H', '"head": "L1000000H'),
+        ("result.json", '"head": "L1H', '"head": "banana'),
         ("heads.csv", "role", "rule"),
         ("study.toml", "budget", "buudget"),
         ("figures/skill-curve.csv", "value", "valour"),

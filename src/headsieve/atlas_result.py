@@ -9,12 +9,21 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from headsieve.results import Claim, Cost, Document, Interval, ModelInfo, Part, Verification
+from headsieve.results import (
+    Claim,
+    Cost,
+    Document,
+    Interval,
+    ModelInfo,
+    Part,
+    PlacedHead,
+    Verification,
+)
 
 ATLAS_SCHEMA: Literal[1] = 1
 
 
-class AtlasHead(Part):
+class AtlasHead(PlacedHead):
     """One head on the map.
 
     Attributes
@@ -27,9 +36,6 @@ class AtlasHead(Part):
         Capabilities that need it by the single knockout on search items.
     """
 
-    head: str
-    layer: int = Field(ge=0)
-    index: int = Field(ge=0)
     alone: bool
     effects: dict[str, float]
     needed_by: list[str]
@@ -137,6 +143,7 @@ class AtlasResult(Document):
         chosen = {name for one in self.capabilities.values() for name in one.selected}
         if not chosen | {one.head for one in self.general} <= heads:
             raise ValueError("a selected or general head is not among the heads")
+        self.model.require(self.heads)
         return self
 
     @property

@@ -5,11 +5,14 @@ Numbers are not rounded. A change that breaks a reader raises `SCHEMA`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from headsieve.errors import HeadsieveError
+from headsieve.models.heads import parse_unit
 
 if TYPE_CHECKING:
     from headsieve.models.heads import AnyUnit
@@ -57,8 +60,38 @@ class ModelInfo(Part):
     device: str
     fingerprint: str
 
+    def require(self, heads: Iterable[PlacedHead]) -> None:
+        """Check that heads are within the model, as charts take for granted.
 
-class HeadResult(Part):
+        Raises
+        ------
+        ValueError
+            If one is not.
+        """
+        for one in heads:
+            if one.layer >= self.layers or one.index > self.heads:
+                raise ValueError(f"a model of {self.layers} layers has no {one.head}")
+
+
+class PlacedHead(Part):
+    """A head, or another unit, by its name and by its place."""
+
+    head: str
+    layer: int = Field(ge=0)
+    index: int = Field(ge=0)
+
+    @model_validator(mode="after")
+    def _check_place(self) -> Self:
+        try:
+            unit = parse_unit(self.head)
+        except HeadsieveError as error:
+            raise ValueError(str(error)) from None
+        if (unit.layer, unit.index) != (self.layer, self.index):
+            raise ValueError(f"{self.head} is not in layer {self.layer}, index {self.index}")
+        return self
+
+
+class HeadResult(PlacedHead):
     """One head.
 
     Attributes
@@ -74,9 +107,6 @@ class HeadResult(Part):
         Its worst effect on a control's search score; None where no control was measured.
     """
 
-    head: str
-    layer: int = Field(ge=0)
-    index: int = Field(ge=0)
     effect: float
     ci: Interval
     selection: float
@@ -225,6 +255,12 @@ class Result(Document):
     capabilities: dict[str, CapabilityResult] = Field(min_length=1)
     cost: Cost
     versions: dict[str, str]
+
+    @model_validator(mode="after")
+    def _check_heads(self) -> Self:
+        for capability in self.capabilities.values():
+            self.model.require(capability.heads)
+        return self
 
 
 def ranked_heads(effects: Effects, heads: Sequence[AnyUnit]) -> list[HeadResult]:

@@ -40,7 +40,7 @@ def atlas(count: int = 6) -> AtlasResult:
         created=base.created,
         seed=0,
         command="headsieve atlas",
-        model=base.model,
+        model=base.model.model_copy(update={"layers": LAYERS, "heads": LAYERS * WIDTH}),
         left_out={"<b>hard": "accuracy is 0.05 on 16 search items"},
         capabilities={
             name: _capability(number, names, confirmed=number < count - 1)

@@ -101,7 +101,7 @@ def result(**capabilities: CapabilityResult) -> Result:
             revision=None,
             architecture="LlamaForCausalLM",
             layers=4,
-            heads=3,
+            heads=11,
             dtype="float32",
             device="cpu",
             fingerprint="0",

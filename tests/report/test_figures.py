@@ -101,7 +101,9 @@ def test_map_labels() -> None:
 def test_one_general_head_does_not_bleach_the_rest() -> None:
     result = capability(selected=["L3H0"])
     many = [
-        HeadResult(**(result.heads[-1].model_dump() | {"head": f"L{layer}H0", "layer": layer}))
+        HeadResult(
+            **(result.heads[-1].model_dump() | {"head": f"L{layer}H0", "layer": layer, "index": 0})
+        )
         for layer in range(4, 200)
     ]
     result = result.model_copy(update={"heads": [*result.heads, *many]})
