@@ -99,3 +99,12 @@ def test_a_model_with_heads_knocked_out_is_not_checked() -> None:
     with pytest.raises(HeadsieveError, match="knocked out already"), llama.knockout(["L0H0"]):
         check_model(llama)
     assert count_hooks(llama.hf) == 0
+
+
+def test_what_is_no_number_does_not_hold(llama: Model) -> None:
+    broken = copy.deepcopy(llama)
+    with torch.no_grad():
+        broken.hf.model.layers[1].self_attn.o_proj.weight[0, 0] = torch.nan
+    found = {one.name: one.holds for one in check_model(broken)}
+    assert not found["zeroed weights"]
+    assert not found["generation"]

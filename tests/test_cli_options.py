@@ -41,7 +41,8 @@ def test_what_a_command_cannot_do_it_does_not_take(
 
 
 @pytest.mark.parametrize(
-    ("text", "size"), [("4GB", 4e9), ("500mb", 5e8), ("1.5 G", 1.5e9), ("1024", 1024)]
+    ("text", "size"),
+    [("4GB", 4e9), ("500mb", 5e8), ("1.5 G", 1.5e9), ("4GiB", 4 * 2**30), ("1024", 1024)],
 )
 def test_memory(text: str, size: float) -> None:
     found = build_parser().parse_args(["heads", "--memory", text])

@@ -119,7 +119,7 @@ def test_what_cannot_be_compared() -> None:
     with pytest.raises(HeadsieveError, match="at least two different run folders"):
         compare([study("a", antonym=ONE)])
     with pytest.raises(HeadsieveError, match="at least two different run folders"):
-        compare([study("a", antonym=ONE), study("a", antonym=ONE)])
+        compare([study("a", antonym=ONE), study("b/../a", antonym=ONE)])
     with pytest.raises(HeadsieveError, match="no capability in common; they are of antonym, pl"):
         compare([study("a", antonym=ONE), study("b", plural=ONE)])
 

@@ -72,3 +72,17 @@ def test_the_command_prints_json(
     record = json.loads(capsys.readouterr().out)
     assert record["evaluations"] > 24
     assert not Path("runs").exists()
+
+
+def test_there_is_at_least_one_worker(llama: Model) -> None:
+    with pytest.raises(HeadsieveError, match="workers must be at least 1, not 0"):
+        forecast(llama, ["skill.json"], budget=24, workers=0, **OPTIONS)
+
+
+def test_batches_of_any_size_are_foretold(llama: Model) -> None:
+    assert forecast(llama, ["skill.json"], budget=24, batch_size=10**21, **OPTIONS).seconds > 0
+
+
+def test_a_dry_run_of_half_a_study_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["locate", "skill.json", "--controls", "other.json", "--dry-run", "--resume"]) == 2
+    assert "leave out --resume" in capsys.readouterr().err

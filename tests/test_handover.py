@@ -143,6 +143,17 @@ def test_nothing_is_overwritten(new: Path, llama: Model) -> None:
     assert not list(new.iterdir())
 
 
+def test_a_study_whose_model_was_moved_is_exported(
+    new: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("model").rename("moved")
+    arguments = ["export", "run", "--capability", "skill", "--to", str(new), "--device", "cpu"]
+    assert main(arguments) == 2
+    assert main([*arguments, "--model", "moved", "--scale", "0.123456789"]) == 0
+    assert "scaled by 0.123456789" in capsys.readouterr().out
+    assert "--model moved --scale 0.123456789" in (new / "README.md").read_text()
+
+
 def test_what_fails_leaves_nothing(
     new: Path, llama: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,7 +190,7 @@ def test_a_killed_export_leaves_no_folder_under_the_name(new: Path) -> None:
     [
         (["--to", "x"], "Give either the run folder of a study or --knockout"),
         (["run", "--knockout", "L0H0", "--to", "x"], "Give either the run folder"),
-        (["run", "--model", "model", "--to", "x"], "leave out --model"),
+        (["run", "--model", "other-model", "--capability", "skill", "--to", "x"], "not the model"),
         (["run", "--to", "x"], "several capabilities; name one: skill, other"),
         (["run", "--capability", "rhyme", "--to", "x"], "no capability 'rhyme'; it has skill"),
         (["nothing", "--to", "x"], "nothing holds no finished study"),

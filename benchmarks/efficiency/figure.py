@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator, ScalarFormatter
 
 from efficiency.compare import Comparison
 from efficiency.measures import mean_and_error
@@ -41,6 +42,9 @@ def draw(results: Mapping[str, Comparison], path: Path) -> None:
             )
         axis.axhline(ENOUGH, color="grey", linewidth=0.5)
         axis.set(title=f"{case} ({comparison.heads} heads)", xscale="log", ylim=(-0.02, 1.05))
+        axis.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.xaxis.set_major_formatter(ScalarFormatter())
+        axis.xaxis.set_minor_locator(NullLocator())
         axis.set(xlabel="evaluations", ylabel="effect of the top 5 kept")
     if grown:
         axis = axes[len(results)]

@@ -142,7 +142,7 @@ def _unmodified(model: Model) -> _Outcome:
     with knockout(model.hf, model.geometry, _masks(model)[:1], allow_mute=True):
         _logits(model, _tokens(model))
     after = _logits(model, _tokens(model))
-    return _Outcome(max(_difference(inside, before), _difference(after, before)))
+    return _Outcome(_worse(_difference(inside, before), _difference(after, before)))
 
 
 def _zeroed_weights(model: Model) -> _Outcome:
@@ -155,7 +155,7 @@ def _zeroed_weights(model: Model) -> _Outcome:
     for row, mask in zip(together, masks, strict=True):
         with _zeroed(model, mask):
             expected = _logits(model, tokens)[0]
-        worst = max(worst, _difference(row, expected))
+        worst = _worse(worst, _difference(row, expected))
         scale = max(scale, float(expected.abs().max()))
     return _Outcome(worst, _LOGITS[_numbers(model)] * max(1.0, scale))
 
@@ -195,9 +195,9 @@ def _rows_alone(model: Model) -> _Outcome:
         for size in ("auto", 1):
             measurer = Measurer(model, {what: item_set}, Journal(), batch_size=size)
             found = [score.log_prob for score in measurer.measure(masks, what)]
-            worst = max(worst, float(np.abs(np.array(found) - expected).max()))
+            worst = _worse(worst, float(np.abs(np.array(found) - expected).max()))
         packed.append(measurer.packed)
-    worst = max(worst, _padding(model, masks))
+    worst = _worse(worst, _padding(model, masks))
     note = "rows share prefixes" if packed[0] else "each item alone: shared rows are not exact"
     return _Outcome(worst, _NATS[_numbers(model)], note)
 
@@ -245,7 +245,7 @@ def _generation(model: Model) -> _Outcome:
                 text = torch.tensor([[*prompt, *said.tokens]], device=model.device)
                 logits = _logits(model, text)[0, len(prompt) - 1 : -1]
                 chosen = logits.gather(1, text[0, len(prompt) :, None].to(logits.device))[:, 0]
-                worst = max(worst, _difference(chosen, logits.amax(dim=-1)))
+                worst = _worse(worst, _difference(chosen, logits.amax(dim=-1)))
                 scale = max(scale, float(logits.abs().max()))
     return _Outcome(worst, 10 * _LOGITS[_numbers(model)] * max(1.0, scale))
 
@@ -259,6 +259,11 @@ CHECKS: dict[str, tuple[str, Callable[[Model], _Outcome]]] = {
     "nothing left": ("no hook is left by return, error, Ctrl-C or lack of memory", _nothing_left),
     "generation": ("a knockout holds for every new token, cached or not", _generation),
 }
+
+
+def _worse(one: float, other: float) -> float:
+    """The larger difference; NaN, which is no number that agrees, stays."""
+    return float(np.maximum(one, other))
 
 
 def _padding(model: Model, masks: Masks) -> float:
@@ -284,7 +289,7 @@ def _padding(model: Model, masks: Masks) -> float:
                 # What is next to impossible is rounded most, and scores depend on it least.
                 likely = expected[-1].topk(_LIKELY).indices
                 found = row[place].log_softmax(-1)[-1]
-                worst = max(worst, _difference(found[likely], expected[-1][likely]))
+                worst = _worse(worst, _difference(found[likely], expected[-1][likely]))
     return worst
 
 

@@ -145,7 +145,8 @@ def compare(studies: Sequence[Study]) -> Comparison:
         If there are fewer than two, one is there twice, or no two share a capability.
     """
     by_run = {str(study.folder): study for study in studies}
-    if len(studies) < 2 or len(by_run) < len(studies):
+    folders = {None if study.folder is None else study.folder.resolve() for study in studies}
+    if len(studies) < 2 or len(folders) < len(studies):
         raise HeadsieveError("Name at least two different run folders to compare.")
     names = dict.fromkeys(name for study in studies for name in study.result.capabilities)
     compared = {}

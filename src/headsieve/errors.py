@@ -12,5 +12,7 @@ class HeadsieveError(Exception):
 
 def first_line(error: BaseException) -> str:
     """What another library's error says, in one line."""
-    lines = str(error).strip().splitlines()
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if lines and lines[0].endswith(":"):  # what follows is what it says
+        return " ".join(lines)[:300]
     return lines[0] if lines else type(error).__name__

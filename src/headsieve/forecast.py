@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
+from headsieve.errors import HeadsieveError
 from headsieve.localization import locate
 from headsieve.measure.ablation import Replacement
 from headsieve.measure.costs import ModelCosts, Work, kept_bytes, mask_bytes
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 # A calibration makes its batches so often, but stops once it has taken so long (seconds).
 _ROUNDS = 3
 _CALIBRATION = 6.0
+# Larger batches are timed as so many masks.
+_MOST_MASKS = 256
 _SEED = 0
 
 
@@ -106,6 +109,8 @@ def forecast(
     HeadsieveError
         If anything that was asked for cannot be done.
     """
+    if workers < 1:
+        raise HeadsieveError(f"The number of workers must be at least 1, not {workers}.")
     rehearsal = _Rehearsal(model.device.type, workers)
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as place:
@@ -252,7 +257,8 @@ class _Rehearsal:
     def _size(self, name: str) -> int:
         prompts = self._texts[name].prompts
         size, memory = self._batch_size, self._memory
-        return masks_per_batch(self._model, self._rows[name], prompts, size, memory)
+        found = masks_per_batch(self._model, self._rows[name], prompts, size, memory)
+        return min(found, _MOST_MASKS)
 
     def _way(self, name: str) -> Way:
         read = sum(len(row.tokens) for row in self._rows[name])

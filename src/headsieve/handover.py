@@ -153,7 +153,7 @@ def export(
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(
-            dir=folder.parent, prefix=f".{folder.name}-", ignore_cleanup_errors=True
+            dir=folder.parent, prefix=f".{folder.name[:40]}-", ignore_cleanup_errors=True
         ) as place:
             unfinished = Path(place) / "model"
             difference = save_edited(model, edit, unfinished, dtype)
@@ -245,10 +245,11 @@ def _command(
     words = ["headsieve", "export"]
     if study is not None and study.folder is not None and capability is not None:
         words += [str(study.folder), "--capability", capability]
+        words += [] if model.name == study.config.model else ["--model", model.name]
     else:
         words += ["--model", model.name, "--knockout", ",".join(edit.heads)]
         words += [] if model.revision is None else ["--revision", model.revision]
-    words += [] if edit.scale == 0 else ["--scale", f"{edit.scale:g}"]
+    words += [] if edit.scale == 0 else ["--scale", repr(edit.scale)]
     words += ["--mean"] if edit.mean else []
     return shlex.join([*words, "--dtype", dtype, "--to", str(folder)])
 

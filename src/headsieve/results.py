@@ -228,8 +228,11 @@ class CapabilityResult(Part):
     verification: Verification
 
     @model_validator(mode="after")
-    def _selected_are_heads(self) -> Self:
-        if not set(self.selected) <= {head.head for head in self.heads}:
+    def _heads_agree(self) -> Self:
+        names = {head.head for head in self.heads}
+        if len(names) < len(self.heads):
+            raise ValueError("a head is there twice")
+        if not set(self.selected) <= names:
             raise ValueError("a selected head is not among the heads")
         return self
 

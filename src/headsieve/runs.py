@@ -9,12 +9,13 @@ import sqlite3
 import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, get_args
 
 import filelock
 import tomli_w
+from pydantic import TypeAdapter, ValidationError
 
 from headsieve.errors import HeadsieveError
 from headsieve.measure.ablation import Ablation, ablation_label, require_ablation
@@ -160,16 +161,15 @@ class Config:
             values: dict[str, Any] = {"revision": None, "quantize": None, "limit": None}
             values |= {"prior": "none", "units": "heads", "ablation": "zero"}
             values |= tomllib.loads(text)
-            for name in ("capabilities", "controls"):
-                values[name] = tuple(values[name])
-            values["items"] = dict(values["items"])
-            values["harness"] = HarnessOptions(**values.get("harness", {}))
-            values["documents"] = dict(values.get("documents", {}))
-            return cls(**values)
-        except (tomllib.TOMLDecodeError, TypeError, KeyError, ValueError) as error:
-            raise HeadsieveError(
-                f"{STUDY_FILE} is not the configuration of a study: {error}."
-            ) from None
+            if unknown := values.keys() - {one.name for one in fields(cls)}:
+                raise ValueError(f"it has no entry {min(unknown)!r}")
+            return TypeAdapter(cls).validate_python(values)
+        except ValidationError as error:
+            first = error.errors()[0]
+            what = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        except ValueError as error:  # no TOML, too
+            what = str(error)
+        raise HeadsieveError(f"{STUDY_FILE} is not the configuration of a study: {what}.")
 
     @property
     def command(self) -> str:
@@ -381,4 +381,4 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def _cannot_write(folder: Path, error: OSError) -> HeadsieveError:
-    return HeadsieveError(f"Cannot write in the run folder {folder}: {error.strerror}.")
+    return HeadsieveError(f"Cannot write in the folder {folder}: {error.strerror}.")

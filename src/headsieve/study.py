@@ -106,7 +106,7 @@ class Study:
                 name: Curve.from_csv(read_text(folder / _FIGURES / f"{stem}-curve.csv"))
                 for name, stem in file_names(result.capabilities).items()
             }
-            general = read_general(read_text(folder / _HEADS_FILE))
+            general = read_general(read_text(folder / _HEADS_FILE), result.capabilities)
             shown = folder / _EXAMPLES_FILE  # older studies have none
             examples = read_examples(read_text(shown)) if shown.is_file() else {}
         except OSError as error:
@@ -125,6 +125,10 @@ class Study:
         # A table may be damaged in more ways than can be told apart.
         except (LookupError, TypeError, ValueError, AttributeError, csv.Error) as error:
             raise HeadsieveError(f"{folder} is damaged: {first_line(error)}.") from error
-        if any(curves[name].capability != name for name in curves):
-            raise HeadsieveError(f"{folder} is damaged: a curve is that of another capability.")
+        for name, curve in curves.items():
+            if curve.capability != name or list(curve.heads) != result.capabilities[name].selected:
+                raise HeadsieveError(
+                    f"{folder} is damaged: the curve of {name} is that of another capability or of "
+                    "other heads."
+                )
         return cls(config, result, general, curves, examples, folder)

@@ -8,6 +8,7 @@ from itertools import chain
 import numpy as np
 import pytest
 import torch
+import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -130,3 +131,13 @@ def test_refuses_what_it_cannot_continue() -> None:
             Generator(model, [(1,)], max_new_tokens=1, stop=stop)
     with pytest.raises(HeadsieveError, match="at most 512"):
         Generator(model, [(1,) * 510], max_new_tokens=3)
+
+
+def test_a_model_that_keeps_nothing_cannot_write() -> None:
+    config = transformers.OpenAIGPTConfig(
+        n_embd=32, n_layer=2, n_head=4, n_positions=64, vocab_size=len(byte_tokenizer())
+    )
+    model = Model(transformers.OpenAIGPTLMHeadModel(config), byte_tokenizer(), "gpt")
+    generator = Generator(model, [[1, 2, 3]], max_new_tokens=2)
+    with pytest.raises(HeadsieveError, match="gpt keeps no keys and values"):
+        generator.generate(np.zeros((1, len(model.geometry)), dtype=bool))

@@ -19,7 +19,7 @@ from headsieve.measure.items import GenerationItems, ItemSet, tokenize
 from headsieve.measure.journal import Journal
 from headsieve.measure.measurer import Measurer
 from headsieve.measure.ray_cluster import _largest_share
-from headsieve.measure.ray_workers import RayWorkers
+from headsieve.measure.ray_workers import RayWorkers, _Job
 from headsieve.measure.texts import Prompt, Texts
 from headsieve.measure.workers import Batch, Workers
 from headsieve.models.loading import Model, Source, load_model
@@ -258,3 +258,11 @@ def test_a_share_is_one_that_all_workers_can_have() -> None:
     assert _largest_share([64], 6) == 10
     with pytest.raises(HeadsieveError, match="too few for 9 workers"):
         _largest_share([4, 4], 9)
+
+
+def test_without_anyone_left_to_ask_it_ends() -> None:
+    """As when one worker has refused for lack of memory, and the other cannot start."""
+    workers = RayWorkers.__new__(RayWorkers)
+    workers._workers, workers._calls = [], 0
+    with pytest.raises(HeadsieveError, match="No worker has enough memory"):
+        list(workers._run([_Job("measure", ())], []))

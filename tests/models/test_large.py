@@ -108,3 +108,10 @@ def test_quantising_needs_bitsandbytes(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     with pytest.raises(HeadsieveError, match="pip install bitsandbytes"):
         load_model(tmp_path, quantize="4bit")
+
+
+def test_the_type_of_a_checkpoint_is_asked_for_its_size(llama: Model, tmp_path: Path) -> None:
+    half = copy.deepcopy(llama.hf).to(torch.bfloat16)
+    half.save_pretrained(tmp_path)
+    assert weight_bytes(tmp_path, "auto") == weight_bytes(tmp_path, torch.bfloat16)
+    assert weight_bytes(tmp_path, "auto") == weight_bytes(tmp_path, torch.float32) // 2

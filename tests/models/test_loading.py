@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from pathlib import Path
 from typing import Any
 
@@ -72,3 +73,19 @@ def test_a_path_may_begin_at_home(
     llama.tokenizer.save_pretrained(tmp_path / "mine")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert load_model("~/mine", device="cpu").geometry.heads == llama.geometry.heads
+
+
+def test_a_folder_has_no_revision(llama: Model, tmp_path: Path) -> None:
+    llama.hf.save_pretrained(tmp_path)
+    with pytest.raises(HeadsieveError, match="A revision is one on the hub"):
+        load_model(tmp_path, revision="main")
+
+
+def test_weights_of_another_shape_are_told(llama: Model, tmp_path: Path) -> None:
+    llama.hf.save_pretrained(tmp_path)
+    llama.tokenizer.save_pretrained(tmp_path)
+    config = tmp_path / "config.json"
+    record = json.loads(config.read_text())
+    config.write_text(json.dumps(record | {"hidden_size": 2 * record["hidden_size"]}))
+    with pytest.raises(HeadsieveError, match=r"other shapes than its config\.json says"):
+        load_model(tmp_path)

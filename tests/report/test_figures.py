@@ -193,6 +193,23 @@ def test_a_crowd_of_controls_is_grey_and_counted() -> None:
     assert len(ax.get_lines()) == 21
 
 
+def test_a_name_is_no_formula_and_a_crowd_in_nats_is_counted() -> None:
+    name = "price_$1_to_$2"
+    tasks = {f"control {number}": (0.9, 0.9, 0.9) for number in range(20)}
+    texts_ = {f"text {number}": (-2.0, -2.1, -2.2) for number in range(9)}
+    crowd = replace(
+        curve(),
+        capability=name,
+        values={name: curve().values["antonym"], **tasks, **texts_},
+        metric=dict.fromkeys([name, *tasks], "accuracy") | dict.fromkeys(texts_, "log_prob"),
+    )
+    figure = Figure(figsize=(3.4, 2.4))
+    ax = head_count_curve(crowd, ax=figure.add_subplot())
+    figure.canvas.draw()
+    assert legend_of(ax) == [name, "20 controls"]
+    assert texts(ax)[-1].replace("\n", " ").endswith("text 2 -2.00 to -2.20 nats, and 6 more")
+
+
 def test_text_as_the_capability_has_the_axis() -> None:
     ax = head_count_curve(replace(curve(), capability="text"), ax=axes())
     assert list(lines_of(ax)) == ["text"]

@@ -170,6 +170,20 @@ def test_several_capabilities_side_by_side() -> None:
     assert by_layer == pytest.approx([0, 1.234567 / 1.734567, 0, 0.5 / 1.734567])
 
 
+def test_capabilities_without_accuracy_have_no_radar_chart() -> None:
+    text = examples.capability(controls={}, metric="log_prob")
+    drawn = render_page(
+        examples.result(one=text, other=text),
+        configuration="",
+        general={},
+        curves={},
+        linearities={},
+        examples={},
+    )
+    assert "Radar chart" not in drawn
+    assert "Matrix of drops" in drawn
+
+
 def test_heads_as_json() -> None:
     result = examples.result(antonym=examples.capability())
     record = json.loads(heads_json(result, {"antonym": examples.GENERAL}))

@@ -90,6 +90,20 @@ def test_task_matrix(two: dict[str, CapabilityResult]) -> None:
     assert (3, 0) not in written
 
 
+def test_only_a_leading_nought_is_left_out(two: dict[str, CapabilityResult]) -> None:
+    much = {"text": claim(-2.5, -12.55, "log_prob"), "plural": claim(0.5, 0.55)}
+    ax = task_matrix({"antonym": capability(controls=much)}, ax=axes())
+    assert {text.get_text() for text in ax.texts} == {".62", "10.05", "-.05"}
+
+
+def test_what_a_column_cannot_show_is_not_drawn(
+    two: dict[str, CapabilityResult], tmp_path: Path
+) -> None:
+    crowd = {f"control {number}": claim(0.9, 0.8) for number in range(20)}
+    many = {name: capability(controls=crowd) for name in two}
+    assert not [path for path in save_figures(many, {}, tmp_path) if "all-" in path.name]
+
+
 def test_a_study_of_several_capabilities_saves_them(
     two: dict[str, CapabilityResult], tmp_path: Path
 ) -> None:

@@ -26,7 +26,9 @@ def add_export(commands: Any) -> None:
         "--capability", metavar="NAME", help="of the study; needed if it has several"
     )
     command.add_argument(
-        "--model", metavar="M", help="hub id, folder, .gguf file, or smollm2 (of RUN: the study's)"
+        "--model",
+        metavar="M",
+        help="hub id, folder, .gguf file, or smollm2; with RUN, where the study's model is now",
     )
     command.add_argument("--revision", metavar="R", help="branch, tag or commit on the hub")
     command.add_argument(
@@ -74,12 +76,13 @@ def _export(options: argparse.Namespace) -> None:
     if options.run_folder is None:
         heads = split_names(options.knockout)
         name, revision, dtype = options.model or DEFAULT_MODEL, options.revision, "auto"
-    elif options.model is not None or options.revision is not None:
-        raise HeadsieveError("A study's own model is exported; leave out --model and --revision.")
     else:
         study = Study.load(options.run_folder)
         # The fingerprint is that of the weights in the study's type.
-        name, revision, dtype = study.config.model, study.config.revision, study.config.dtype
+        dtype = study.config.dtype
+        name, revision = study.config.model, study.config.revision
+        if options.model is not None:
+            name, revision = options.model, options.revision
     with ConsoleProgress() as progress:
         progress.note(f"Loading {name} ...")
         done = export(

@@ -115,6 +115,10 @@ def _locate(options: argparse.Namespace) -> None:
     controls = _controls(options.controls)
     # What is wrong with the tasks can be said before the model is loaded.
     capabilities, _ = select_tasks(options.capabilities, controls, harness(options))
+    if options.dry_run and options.resume:
+        raise HeadsieveError("A dry run foretells a whole study: leave out --resume.")
+    if options.quantize is not None and (options.workers, options.ray) != (None, None):
+        raise HeadsieveError("Quantised models are measured in one process: leave out --workers.")
     if options.out is None:
         options.out = Path("runs") / "-".join(file_names(capabilities).values())
     options.out = run_folder(options.out)
@@ -165,7 +169,8 @@ def _dry_run(model: Model, options: argparse.Namespace, settings: dict[str, Any]
 
     if options.ray is not None and options.workers is None:
         raise HeadsieveError("For a dry run say with --workers how many there will be.")
-    found = forecast(model, options.capabilities, workers=options.workers or 1, **settings)
+    workers = 1 if options.workers is None else options.workers
+    found = forecast(model, options.capabilities, workers=workers, **settings)
     if options.json:
         print(json.dumps(found.to_dict(), indent=2))
     else:
@@ -179,8 +184,6 @@ def _workers(
         return None
     from headsieve.measure.ray_workers import RayWorkers
 
-    if options.quantize is not None:
-        raise HeadsieveError("Quantised models are measured in one process: leave out --workers.")
     workers = RayWorkers(source(options), options.workers, address=options.ray, note=progress.note)
     return stack.enter_context(workers)
 

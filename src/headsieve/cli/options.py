@@ -130,10 +130,11 @@ def harness(options: argparse.Namespace) -> HarnessOptions:
 
 
 def _bytes(text: str) -> int:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?) *([KMGT]?)B?", text.strip(), re.I)
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) *(?:([KMGT])(I?))?B?", text.strip(), re.I)
     if found is None:
         raise argparse.ArgumentTypeError(f"{text!r} is no size such as 4GB or 500MB")
-    return int(float(found[1]) * 1000 ** " KMGT".index(found[2].upper() or " "))
+    step = 1024 if found[3] else 1000
+    return int(float(found[1]) * step ** " KMGT".index((found[2] or " ").upper()))
 
 
 def _batch_size(text: str) -> int | str:

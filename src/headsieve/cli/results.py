@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headsieve.cli.output import show
+from headsieve.errors import HeadsieveError
 
 
 def add_report(commands: Any) -> None:
@@ -53,9 +54,14 @@ def _compare(options: argparse.Namespace) -> None:
     from headsieve.runs import write_atomically
     from headsieve.study import Study
 
+    page = options.page
+    if page is not None:
+        page = page.expanduser()
+        if page.is_dir() or not page.parent.is_dir():
+            raise HeadsieveError(f"--page must name a file in an existing folder, not {page}.")
     comparison = compare([Study.load(folder) for folder in options.run_folders])
-    if options.page is not None:
-        write_atomically(options.page, comparison_page(comparison))
+    if page is not None:
+        write_atomically(page, comparison_page(comparison))
     if options.json:
         print(json.dumps(comparison.to_dict(), indent=2))
     else:

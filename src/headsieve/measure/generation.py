@@ -295,6 +295,12 @@ def _plain_prefill(model: Model, group: Sequence[tuple[int, ...]], masks: Masks)
             use_cache=True,
             logits_to_keep=1,
         )
+    # Some architectures take the option and keep nothing all the same.
+    if getattr(output, "cache", None) is None:
+        raise HeadsieveError(
+            f"{model.name} keeps no keys and values from one token to the next, so it cannot be "
+            "asked to write under knockouts; choose tasks that are scored by likelihood."
+        )
     return _Batch(masks, output.cache, seen, output.logits[:, -1])
 
 

@@ -33,6 +33,12 @@ _MOST_DEATHS = 5
 _PATIENCE = 60.0
 
 
+_TOO_LITTLE_MEMORY = (
+    "No worker has enough memory for what it is asked; use fewer workers on a machine, a smaller "
+    "--dtype or a smaller model."
+)
+
+
 @dataclass(eq=False)
 class _Worker:
     """One actor, and what it was last asked."""
@@ -222,6 +228,9 @@ class RayWorkers:
                 worker.ref = getattr(worker.actor, jobs[number].method).remote(
                     *jobs[number].arguments
                 )
+            # All that are left have refused what is left, and those that had not are gone.
+            if not any(worker.busy for worker in self._workers):
+                raise HeadsieveError(_TOO_LITTLE_MEMORY)
             yield from self._collect(call)
 
     def _collect(self, call: _Call | None) -> list[tuple[int, Any]]:
@@ -303,10 +312,7 @@ class RayWorkers:
             if not all(other in call.dispatch.refused(number) for other in self._workers):
                 self._note(f"{worker.name} ran out of memory; another one measures those masks.")
                 return
-            raise HeadsieveError(
-                "No worker has enough memory for what it is asked; use fewer workers on a machine, "
-                "a smaller --dtype or a smaller model."
-            ) from error
+            raise HeadsieveError(_TOO_LITTLE_MEMORY) from error
         if isinstance(error, HeadsieveError):
             raise error
         raise HeadsieveError(

@@ -120,8 +120,8 @@ class Edit:
         if self.mean and self.scale == 0:
             return "set to the mean output"
         if self.mean:
-            return f"scaled by {self.scale:g} about the mean output"
-        return "knocked out" if self.scale == 0 else f"scaled by {self.scale:g}"
+            return f"scaled by {self.scale} about the mean output"
+        return "knocked out" if self.scale == 0 else f"scaled by {self.scale}"
 
     @property
     def is_knockout(self) -> bool:

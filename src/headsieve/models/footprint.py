@@ -32,6 +32,8 @@ def weight_bytes(
         For transformers, as ``revision``.
     """
     config = transformers.AutoConfig.from_pretrained(folder, **options)
+    if dtype == "auto":
+        dtype = stored_dtype(config) or torch.float32
     with torch.device("meta"):
         hf = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype)
     small = {
@@ -46,6 +48,12 @@ def weight_bytes(
             for weight in hf.parameters()
         )
     )
+
+
+def stored_dtype(config: Any) -> torch.dtype | None:
+    """The floating-point type that a checkpoint's configuration names."""
+    found = config.get_text_config(decoder=True).dtype or config.dtype
+    return getattr(torch, found) if isinstance(found, str) else found
 
 
 def free_bytes(device: torch.device, *, spread: bool) -> tuple[int, str]:

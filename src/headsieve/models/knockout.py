@@ -291,8 +291,8 @@ class _SiteHook:
             # A mixture-of-experts or fused layer may flatten batch and positions into one.
             if columns.shape[0] != 1:
                 raise KnockoutError(
-                    f"Layer {self.site.layer} joins the rows of a batch into one; give one mask "
-                    "for all of them."
+                    f"Layer {self.site.layer} joins the rows of a batch into one; it can be "
+                    "knocked out under one mask at a time only (--batch-size 1)."
                 )
             columns = columns[:, 0]
         elif columns.shape[0] not in (1, states.shape[0]):

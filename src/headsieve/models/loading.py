@@ -22,7 +22,7 @@ import transformers
 from headsieve.errors import HeadsieveError, first_line
 from headsieve.models.architecture import find_geometry
 from headsieve.models.cache import converted
-from headsieve.models.footprint import free_bytes, require_room, weight_bytes
+from headsieve.models.footprint import free_bytes, require_room, stored_dtype, weight_bytes
 from headsieve.models.heads import AnyUnit, Geometry, Units
 from headsieve.models.knockout import knockout
 
@@ -230,6 +230,10 @@ def load_model(
             )
         else:
             folder = name
+        if revision is not None and folder != name:
+            raise HeadsieveError(
+                f"A revision is one on the hub, and {name} is on this machine; leave it out."
+            )
         placing: dict[str, Any] = {}
         if quantize:
             placing["quantization_config"] = transformers.BitsAndBytesConfig(
@@ -280,6 +284,11 @@ def _from_pretrained(
     except HeadsieveError:
         raise
     except Exception as error:  # transformers raises whatever its parts raise
+        if "ignore_mismatched_sizes" in str(error):
+            raise HeadsieveError(
+                f"Cannot load the model {name}: its weights have other shapes than its config.json "
+                "says."
+            ) from error
         raise HeadsieveError(f"Cannot load the model {name}: {first_line(error)}") from error
     # transformers would go on with random numbers in their place.
     missing = sorted(loaded["missing_keys"])
@@ -304,7 +313,7 @@ def _default_dtype(
 def _stored_dtype(folder: str | Path, revision: str | None) -> str | None:
     options: dict[str, Any] = {"revision": revision} if revision else {}
     config = transformers.AutoConfig.from_pretrained(folder, **options)
-    name = str(config.get_text_config(decoder=True).dtype or config.dtype).removeprefix("torch.")
+    name = str(stored_dtype(config)).removeprefix("torch.")
     return name if name in DTYPES else None
 
 

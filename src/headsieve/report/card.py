@@ -113,7 +113,7 @@ def _how(edit: Edit) -> str:
             "The weights and biases of the projections that these parts end in are set to zero; "
             "everything else is as it was."
         )
-    what = "set to zero" if edit.scale == 0 else f"multiplied by {edit.scale:g}"
+    what = "set to zero" if edit.scale == 0 else f"multiplied by {edit.scale}"
     sentence = f"Their columns of the attention output projections are {what}"
     if edit.mean:
         sentence += ", and the projections' biases carry the rest of their mean outputs"
@@ -161,9 +161,10 @@ def _claim(name: str, claim: Claim, remark: str) -> list[str]:
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [header, ["---"] * len(header), *rows]
-    # A bar in a task's name would end its cell.
+    # A bar or a new line in a task's name would end its cell.
     return "\n".join(
-        "| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines
+        "| " + " | ".join(" ".join(cell.replace("|", r"\|").splitlines()) for cell in line) + " |"
+        for line in lines
     )
 
 

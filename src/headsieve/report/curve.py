@@ -5,7 +5,10 @@ from __future__ import annotations
 import csv
 import io
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from headsieve.errors import HeadsieveError
 
@@ -96,6 +99,8 @@ class Curve:
             ci = tuple((float(row["ci_low"]), float(row["ci_high"])) for row in own)
         except (TypeError, ValueError) as error:
             raise HeadsieveError(f"A curve's CSV file holds something odd: {error}.") from error
+        if not np.isfinite([*chain.from_iterable(values.values()), *chain.from_iterable(ci)]).all():
+            raise HeadsieveError("A curve's CSV file holds something that is no finite number.")
         return cls(
             heads=tuple(row["head"] for row in own[1:]),
             metric={row["task"]: row["metric"] for row in rows},

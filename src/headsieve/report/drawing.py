@@ -6,6 +6,7 @@ Nothing here touches pyplot, so that figures can be drawn in any thread and leav
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -78,9 +79,12 @@ def save_figure(figure: Figure, stem: Path) -> list[Path]:
     """Write a figure as PNG (200 dpi), SVG and PDF, the same bytes for the same figure."""
     # Not with_suffix, which would take what follows a dot in the name for one.
     png, svg, pdf = (Path(f"{stem}.{ending}") for ending in ("png", "svg", "pdf"))
-    figure.savefig(png, dpi=200)
-    figure.savefig(svg, metadata={"Date": None})
-    figure.savefig(pdf, metadata={"CreationDate": None})
+    with warnings.catch_warnings():
+        # Names may be of a script that the font lacks; the SVG has them all the same.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        figure.savefig(png, dpi=200)
+        figure.savefig(svg, metadata={"Date": None})
+        figure.savefig(pdf, metadata={"CreationDate": None})
     return [png, svg, pdf]
 
 

@@ -56,6 +56,11 @@ _CONTROL_MARKERS = "s^Dvp<>"  # one more than colours, so that pairs repeat late
 _CONTROLS_NAMED = 13
 _HEADS_NAMED = 5
 _SELECTED_NAMED = 12
+_OTHERS_NAMED = 3
+# Colours and lines of more than these capabilities, and names of more than these tasks, could not
+# be told apart in a column.
+_CAPABILITIES_SHOWN = 7
+_TASKS_SHOWN = 14
 
 
 def effect_map(result: CapabilityResult, *, ax: Axes) -> Axes:
@@ -167,12 +172,14 @@ def head_count_curve(curve: Curve, *, ax: Axes) -> Axes:
     ax.spines[["top", "right"]].set_visible(False)
     if crowded:
         own_line, *control_lines = ax.get_lines()
-        ax.legend(
+        legend = ax.legend(
             [own_line, control_lines[0]],
             [short(curve.capability, 30), f"{len(shown)} controls"],
             fontsize="small",
             frameon=False,
         )
+        for text in legend.get_texts():
+            text.set_parse_math(False)
     else:
         _label_ends(ax)
 
@@ -183,6 +190,8 @@ def head_count_curve(curve: Curve, *, ax: Axes) -> Axes:
         if task not in alike
     ]
     if others:
+        if len(others) > _OTHERS_NAMED:
+            others[_OTHERS_NAMED:] = [f"and {len(others) - _OTHERS_NAMED} more"]
         note = textwrap.fill("not on this axis: " + ", ".join(others), 60)
         ax.text(
             0,
@@ -215,7 +224,7 @@ def save_figures(
     list of Path
         The files written: ``NAME-effects`` and ``NAME-curve``, with `file_names` for NAME; of
         several capabilities also ``all-matrix``, ``all-bars`` and, with three tasks or more,
-        ``all-radar``.
+        ``all-radar``, unless there are more than a column can show.
     """
     folder.mkdir(parents=True, exist_ok=True)
     names = file_names(capabilities)
@@ -230,7 +239,8 @@ def save_figures(
                 figure = titled_figure(name, height=2.4)
                 head_count_curve(curves[name], ax=figure.add_subplot())
                 written += save_figure(figure, folder / f"{names[name]}-curve")
-        if len(capabilities) > 1:
+        tasks = tasks_of(capabilities, text=True)
+        if 1 < len(capabilities) <= _CAPABILITIES_SHOWN and len(tasks) <= _TASKS_SHOWN:
             written += _save_together(capabilities, folder)
     return written
 

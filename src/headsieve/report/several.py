@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
@@ -180,7 +181,7 @@ def task_matrix(capabilities: Mapping[str, CapabilityResult], *, ax: Axes) -> Ax
             ax.text(
                 column,
                 row,
-                number(claim.drop).replace("0.", "."),
+                re.sub(r"^(-?)0\.", r"\1.", number(claim.drop)),
                 ha="center",
                 va="center",
                 fontsize="x-small",
@@ -192,7 +193,7 @@ def task_matrix(capabilities: Mapping[str, CapabilityResult], *, ax: Axes) -> Ax
         range(len(capabilities)), [short(name, _NAME) for name in capabilities], parse_math=False
     )
     ax.tick_params(length=0)
-    ax.set_ylabel("without the heads of")
+    ax.set_ylabel("without\nthe heads of")
     return ax
 
 

@@ -21,6 +21,7 @@ from rich.rule import Rule
 from rich.table import Column, Table
 from rich.text import Text
 
+from headsieve.errors import HeadsieveError
 from headsieve.models.heads import NOUNS, kind_of
 from headsieve.report.words import (
     duration,
@@ -224,14 +225,33 @@ def heads_csv(
     return text.getvalue()
 
 
-def read_general(text: str) -> dict[str, list[str]]:
-    """The general heads of each capability, read from ``heads.csv``."""
-    general: dict[str, list[str]] = {}
-    for row in csv.DictReader(io.StringIO(text)):
-        heads = general.setdefault(row["capability"], [])
-        if row["role"] == "general":
-            heads.append(row["head"])
-    return general
+def read_general(text: str, capabilities: Mapping[str, CapabilityResult]) -> dict[str, list[str]]:
+    """The general heads of each capability, read from ``heads.csv``.
+
+    Parameters
+    ----------
+    text : str
+    capabilities : mapping of str to CapabilityResult
+        Whose heads the table should list.
+
+    Raises
+    ------
+    HeadsieveError
+        If it is no such table, or lacks a head.
+    """
+    rows = csv.DictReader(io.StringIO(text))
+    if tuple(rows.fieldnames or ()) != _HEADS_COLUMNS:
+        raise HeadsieveError(f"heads.csv has the columns {', '.join(_HEADS_COLUMNS)}.")
+    roles = {name: dict[str, str]() for name in capabilities}
+    for row in rows:
+        roles.setdefault(row["capability"], {})[row["head"]] = row["role"]
+    for name, result in capabilities.items():
+        if roles[name].keys() != {head.head for head in result.heads}:
+            raise HeadsieveError(f"heads.csv does not list the heads of {name}.")
+    return {
+        name: [head for head, role in own.items() if role == "general"]
+        for name, own in roles.items()
+    }
 
 
 def _capability(

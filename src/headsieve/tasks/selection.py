@@ -71,8 +71,11 @@ def by_name(
         task = load_task(word, harness)
         others = {**taken, **tasks}
         name = task.name if task.name not in others else word
-        if name in others or any(task.identity == other.identity for other in others.values()):
+        if name in others:
             raise HeadsieveError(f"The task {word} was named twice.")
+        for other, known in others.items():
+            if task.identity == known.identity:
+                raise HeadsieveError(f"The tasks {other} and {word} are the same.")
         tasks[name] = task
     return tasks
 

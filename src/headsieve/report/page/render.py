@@ -19,6 +19,7 @@ from headsieve.report.drawing import file_names
 from headsieve.report.heads_file import heads_json
 from headsieve.report.page import atlas_charts, charts, side_by_side
 from headsieve.report.page.style import CONFIG, Spec
+from headsieve.report.several import tasks_of
 from headsieve.report.tables import heads_csv
 from headsieve.runs import searched_masks
 from headsieve.sensing.linearity import Linearity, linearity
@@ -174,8 +175,9 @@ def render_page(
     if several:
         specs |= {
             "matrix": side_by_side.matrix(result.capabilities),
-            "radar": side_by_side.radar(result.capabilities),
         }
+    if several and tasks_of(result.capabilities):
+        specs["radar"] = side_by_side.radar(result.capabilities)
     for section in sections:
         specs |= _section_charts(section)
     stem = "-".join(anchors.values())[:60]
@@ -186,6 +188,7 @@ def render_page(
         result=result,
         sections=sections,
         several=several,
+        has_radar="radar" in specs,
         overlap=_overlap(sections),
         tasks=_tasks(sections),
         configuration=configuration,
