@@ -81,8 +81,8 @@ def _export(options: argparse.Namespace) -> None:
         # The fingerprint is that of the weights in the study's type.
         dtype = study.config.dtype
         name, revision = study.config.model, study.config.revision
-        if options.model is not None:
-            name, revision = options.model, options.revision
+        if (options.model, options.revision) != (None, None):
+            name, revision = options.model or name, options.revision
     with ConsoleProgress() as progress:
         progress.note(f"Loading {name} ...")
         done = export(
