@@ -24,6 +24,12 @@ NOUNS: dict[Units, tuple[str, str]] = {
 }
 
 
+_HOW_TO_WRITE = (
+    "write layer and head as in L13H4, a KV group as L13G1, a layer's attention or MLP as L13A or "
+    "L13M."
+)
+
+
 class Head(NamedTuple):
     """One query head, written ``L13H4``: layer 13, head 4, both counted from 0."""
 
@@ -44,7 +50,7 @@ class Head(NamedTuple):
         """
         match = _HEAD_NAME.fullmatch(text.strip())
         if match is None:
-            raise HeadsieveError(f"{text!r} is not a head; write layer and head as in L13H4.")
+            raise HeadsieveError(f"{text!r} is not a head; {_HOW_TO_WRITE}")
         return cls(int(match[1]), int(match[2]))
 
 
@@ -262,7 +268,7 @@ class Geometry:
         if isinstance(head, str):
             head = parse_unit(head)
         if not isinstance(head, (Head, Unit)):
-            raise HeadsieveError(f"{head!r} is not a head; write layer and head as in L13H4.")
+            raise HeadsieveError(f"{head!r} is not a head; {_HOW_TO_WRITE}")
         try:
             return self._column[head]
         except KeyError:
