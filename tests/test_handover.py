@@ -146,10 +146,13 @@ def test_nothing_is_overwritten(new: Path, llama: Model) -> None:
 def test_a_study_whose_model_was_moved_is_exported(
     new: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    Path("model").rename("moved")
     arguments = ["export", "run", "--capability", "skill", "--to", str(new), "--device", "cpu"]
-    assert main(arguments) == 2
-    assert main([*arguments, "--model", "moved", "--scale", "0.123456789"]) == 0
+    moved = Path("model").rename("moved")
+    try:
+        assert main(arguments) == 2
+        assert main([*arguments, "--model", "moved", "--scale", "0.123456789"]) == 0
+    finally:
+        moved.rename("model")
     assert "scaled by 0.123456789" in capsys.readouterr().out
     assert "--model moved --scale 0.123456789" in (new / "README.md").read_text()
 
@@ -190,7 +193,7 @@ def test_a_killed_export_leaves_no_folder_under_the_name(new: Path) -> None:
     [
         (["--to", "x"], "Give either the run folder of a study or --knockout"),
         (["run", "--knockout", "L0H0", "--to", "x"], "Give either the run folder"),
-        (["run", "--model", "other-model", "--capability", "skill", "--to", "x"], "not the model"),
+        (["run", "--revision", "main", "--to", "x"], "A revision is one on the hub"),
         (["run", "--to", "x"], "several capabilities; name one: skill, other"),
         (["run", "--capability", "rhyme", "--to", "x"], "no capability 'rhyme'; it has skill"),
         (["nothing", "--to", "x"], "nothing holds no finished study"),
