@@ -377,7 +377,7 @@ def test_gradients_are_counted_and_not_computed_twice(llama: Model) -> None:
         ("heads.csv", "role", "rule"),
         ("heads.csv", "skill,L0H1", "skill,L0H2"),
         ("study.toml", "[items]", "[items]\nskill-2 = 3"),
-        ("study.toml", "budget = 20", 'budget = "much"'),
+        ("study.toml", "budget = ", 'budget = "much" # '),
         ("study.toml", "seed", "future = 1\nseed"),
         ("study.toml", "budget", "buudget"),
         ("figures/skill-curve.csv", "value", "valour"),

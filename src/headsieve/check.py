@@ -6,6 +6,7 @@ of its own and a few sets of heads. The model is left as it was.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -263,7 +264,7 @@ CHECKS: dict[str, tuple[str, Callable[[Model], _Outcome]]] = {
 
 def _worse(one: float, other: float) -> float:
     """The larger difference; NaN, which is no number that agrees, stays."""
-    return float(np.maximum(one, other))
+    return math.nan if math.isnan(one + other) else max(one, other)
 
 
 def _padding(model: Model, masks: Masks) -> float:

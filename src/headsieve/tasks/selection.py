@@ -75,7 +75,9 @@ def by_name(
             raise HeadsieveError(f"The task {word} was named twice.")
         for other, known in others.items():
             if task.identity == known.identity:
-                raise HeadsieveError(f"The tasks {other} and {word} are the same.")
+                raise HeadsieveError(
+                    f"The task {word} was named twice: it has the same items as {other}."
+                )
         tasks[name] = task
     return tasks
 
