@@ -128,7 +128,8 @@ def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     for name, result in (("one", ONE), ("[b]two", OTHER)):
         folder = tmp_path / name
         folder.mkdir()
-        one = replace(study(name, antonym=result), curves={"antonym": examples.curve()})
+        drawn = replace(examples.curve(), heads=tuple(result.selected))
+        one = replace(study(name, antonym=result), curves={"antonym": drawn})
         (folder / STUDY_FILE).write_text(one.config.to_toml())
         one.save(folder)
     folders = [str(tmp_path / "one"), str(tmp_path / "[b]two")]
