@@ -89,6 +89,8 @@ def test_a_study_is_exported_with_its_finding(
     loaded = transformers.AutoModelForCausalLM.from_pretrained(new)
     torch.testing.assert_close(logits(loaded), expected, rtol=0, atol=1e-4)
 
+    # Whoever may read the card may read the weights.
+    assert (new / "model.safetensors").stat().st_mode == (new / "README.md").stat().st_mode
     card = (new / "README.md").read_text()
     for head in study["skill"].selected:
         assert head in card
@@ -193,7 +195,10 @@ def test_a_killed_export_leaves_no_folder_under_the_name(new: Path) -> None:
     [
         (["--to", "x"], "Give either the run folder of a study or --knockout"),
         (["run", "--knockout", "L0H0", "--to", "x"], "Give either the run folder"),
-        (["run", "--revision", "main", "--to", "x"], "A revision is one on the hub"),
+        (
+            ["run", "--capability", "skill", "--revision", "main", "--to", "x"],
+            "A revision is one on the hub",
+        ),
         (["run", "--to", "x"], "several capabilities; name one: skill, other"),
         (["run", "--capability", "rhyme", "--to", "x"], "no capability 'rhyme'; it has skill"),
         (["nothing", "--to", "x"], "nothing holds no finished study"),

@@ -15,6 +15,10 @@ def test_public_names_stay_what_they_are() -> None:
         assert not isinstance(getattr(hs, name), ModuleType)
 
 
+def test_public_names_are_offered_for_completion() -> None:
+    assert set(hs.__all__) <= set(dir(hs))
+
+
 def test_score_stays_the_function() -> None:
     program = (
         "import headsieve as hs; hs.score; import headsieve.scoring; print(callable(hs.score))"

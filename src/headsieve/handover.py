@@ -19,7 +19,7 @@ from headsieve.progress import Progress
 from headsieve.provenance import describe_model
 from headsieve.report.card import model_card
 from headsieve.report.figures import save_figures
-from headsieve.runs import run_folder
+from headsieve.runs import make_readable, run_folder
 from headsieve.tasks import ItemTask
 from headsieve.tasks.builtin import load_builtin
 from headsieve.tasks.selection import by_name
@@ -135,7 +135,7 @@ def export(
     if dtype == "auto":
         dtype = model.stored_dtype or model.dtype
     if study is not None:
-        capability = _capability(study, capability)
+        capability = exported_capability(study, capability)
         if study.config.fingerprint != model.fingerprint:
             raise HeadsieveError(
                 f"This is not the model of the study: {model.name} has the fingerprint "
@@ -172,6 +172,8 @@ def export(
                 figures=figures,
             )
             (unfinished / _CARD).write_text(card, encoding="utf-8")
+            for path in unfinished.rglob("*.safetensors"):
+                make_readable(path)
             _require_absent(folder)
             unfinished.rename(folder)
     except OSError as error:
@@ -185,7 +187,14 @@ def _require_absent(folder: Path) -> None:
         raise HeadsieveError(f"{folder} exists already; name a new folder.")
 
 
-def _capability(study: Study, name: str | None) -> str:
+def exported_capability(study: Study, name: str | None) -> str:
+    """The capability of a study whose heads are meant.
+
+    Raises
+    ------
+    HeadsieveError
+        If it has several and none is named, or the named one has no selected heads.
+    """
     names = list(study.result.capabilities)
     if name is None and len(names) == 1:
         name = names[0]

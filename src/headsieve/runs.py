@@ -369,15 +369,19 @@ def write_atomically(path: Path, text: str) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        # Temporary files are private; results are as readable as any other file.
-        mask = os.umask(0)
-        os.umask(mask)
-        unfinished.chmod(0o666 & ~mask)
+        make_readable(unfinished)
         unfinished.replace(path)
     except OSError as error:
         if unfinished is not None:
             unfinished.unlink(missing_ok=True)
         raise _cannot_write(path.parent, error) from None
+
+
+def make_readable(path: Path) -> None:
+    """Give a file the permissions of any other new one; temporary files are private."""
+    mask = os.umask(0)
+    os.umask(mask)
+    path.chmod(0o666 & ~mask)
 
 
 def _cannot_write(folder: Path, error: OSError) -> HeadsieveError:

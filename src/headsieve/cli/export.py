@@ -65,7 +65,7 @@ def add_export(commands: Any) -> None:
 
 
 def _export(options: argparse.Namespace) -> None:
-    from headsieve.handover import export
+    from headsieve.handover import export, exported_capability
     from headsieve.models.loading import DEFAULT_MODEL, load_model
     from headsieve.report.progress import ConsoleProgress
     from headsieve.study import Study
@@ -78,6 +78,7 @@ def _export(options: argparse.Namespace) -> None:
         name, revision, dtype = options.model or DEFAULT_MODEL, options.revision, "auto"
     else:
         study = Study.load(options.run_folder)
+        exported_capability(study, options.capability)  # before the model is loaded
         # The fingerprint is that of the weights in the study's type.
         dtype = study.config.dtype
         name, revision = study.config.model, study.config.revision

@@ -53,7 +53,8 @@ def weight_bytes(
 def stored_dtype(config: Any) -> torch.dtype | None:
     """The floating-point type that a checkpoint's configuration names."""
     found = config.get_text_config(decoder=True).dtype or config.dtype
-    return getattr(torch, found) if isinstance(found, str) else found
+    named: torch.dtype | None = getattr(torch, found) if isinstance(found, str) else found
+    return named
 
 
 def free_bytes(device: torch.device, *, spread: bool) -> tuple[int, str]:
