@@ -63,7 +63,9 @@ def test_the_worst_loss_in_nats_is_beside_that_in_accuracy() -> None:
     page = comparison_page(comparison)
     assert "<td>text 0.50</td>" in page
     text = shown(comparison_tables(comparison))
-    assert re.search(r"b +500 +1,500 +- +- +text +0.50", text)
+    assert re.search(r"b +500 +1,500 +- +- +- +text +0.50", text)
+    assert "Warning, b: these heads are not antonym's alone" in text
+    assert "<strong>Warning, b:</strong> these heads are not" in page
 
 
 def test_other_items_under_the_same_name_are_told() -> None:

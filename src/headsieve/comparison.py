@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from scipy import stats
 
 from headsieve.errors import HeadsieveError
+from headsieve.report.words import warnings
 from headsieve.scores import LOG_PROB
 
 if TYPE_CHECKING:
@@ -56,12 +58,18 @@ class Finding:
     baseline, knocked_out, drop : float
     ci : tuple of float
         95 % interval of the drop.
+    p_value : float
+        Of the drop, as that of `CapabilityClaim`.
+    mean_control_drop : float or None
+        Over the controls whose metric is a share (accuracy).
     worst_control : str or None
-        The control of the largest drop, among those whose metric is a share (accuracy).
+        The control of the largest drop, among the same.
     worst_control_drop : float or None
     worst_in_nats, worst_in_nats_drop
         Likewise among controls whose metric is a log-probability (plain text), in nats a token.
     evaluations, control_evaluations : int
+    warnings : tuple of str
+        What speaks against the claim, as the study's own report says it.
     """
 
     run: str
@@ -71,12 +79,15 @@ class Finding:
     knocked_out: float
     drop: float
     ci: Interval
+    p_value: float
+    mean_control_drop: float | None
     worst_control: str | None
     worst_control_drop: float | None
     worst_in_nats: str | None
     worst_in_nats_drop: float | None
     evaluations: int
     control_evaluations: int
+    warnings: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -189,8 +200,9 @@ def _run(run: str, study: Study) -> ComparedRun:
 
 def _finding(run: str, name: str, result: CapabilityResult) -> Finding:
     claim = result.verification.capability
-    worst, drop = _worst(result, in_nats=False)
-    in_nats, nats = _worst(result, in_nats=True)
+    drops, drops_in_nats = _control_drops(result)
+    worst, drop = _largest(drops)
+    in_nats, nats = _largest(drops_in_nats)
     return Finding(
         run=run,
         selected=tuple(result.selected),
@@ -199,22 +211,28 @@ def _finding(run: str, name: str, result: CapabilityResult) -> Finding:
         knocked_out=claim.knocked_out,
         drop=claim.drop,
         ci=claim.ci,
+        p_value=claim.p_value,
+        mean_control_drop=statistics.fmean(drops.values()) if drops else None,
         worst_control=worst,
         worst_control_drop=drop,
         worst_in_nats=in_nats,
         worst_in_nats_drop=nats,
         evaluations=result.evaluations.capability,
         control_evaluations=result.evaluations.controls,
+        warnings=tuple(warnings(name, result)),
     )
 
 
-def _worst(result: CapabilityResult, *, in_nats: bool) -> tuple[str, float] | tuple[None, None]:
-    """The control that loses most, of those in nats or of the others, and its drop."""
-    drops = {
-        control: one.drop
-        for control, one in result.verification.controls.items()
-        if (one.metric == LOG_PROB) == in_nats
-    }
+def _control_drops(result: CapabilityResult) -> tuple[dict[str, float], dict[str, float]]:
+    """What controls lose: those whose metric is a share, and those in nats."""
+    controls = result.verification.controls.items()
+    return (
+        {name: one.drop for name, one in controls if one.metric != LOG_PROB},
+        {name: one.drop for name, one in controls if one.metric == LOG_PROB},
+    )
+
+
+def _largest(drops: Mapping[str, float]) -> tuple[str, float] | tuple[None, None]:
     return max(drops.items(), key=lambda pair: pair[1], default=(None, None))
 
 

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter
 
-from headsieve.measure.generation import Generator, encode_prompt
+from headsieve.measure.generation import Generator
 from headsieve.results import Part
 from headsieve.scores import LOG_PROB
 from headsieve.sensing.problem import Columns, to_masks
 from headsieve.tasks import ItemTask, Task
+from headsieve.tasks.answers import answer_prompts
 
 if TYPE_CHECKING:
     from headsieve.workbench import Workbench
@@ -19,10 +20,6 @@ if TYPE_CHECKING:
 # Of each kind, the first that come: items that the knockout turned wrong, and others.
 _TURNED = 4
 _OTHERS = 4
-# Tokens beyond those of the longest right answer.
-_MORE_TOKENS = 4
-# A choice can be a sentence; what shows how the model goes on is shorter.
-_MOST_TOKENS = 24
 
 
 class Example(Part):
@@ -104,25 +101,19 @@ def collect_examples(
     masks = to_masks([(), selected], len(model.geometry))
     before, after = (score.value > 0 for score in bench.held_out(masks, name))
     split = task.split(seed, limit)
-    answers = [item.continuations[item.correct] for item in split.held_out]
-    lengths = [len(model.tokenizer(answer)["input_ids"]) for answer in answers]
-    new_tokens = min(max(lengths) + _MORE_TOKENS, _MOST_TOKENS)
-    prompts = [
-        encode_prompt(model.tokenizer, split.prefix + item.prompt) for item in split.held_out
-    ]
-    room = model.position_limit
-    fit = [
-        number
-        for number, prompt in enumerate(prompts)
-        if prompt and (room is None or len(prompt) + new_tokens <= room)
-    ]
+    prompts = dict(enumerate(answer_prompts(split.held_out, split.prefix, model)))
+    fit = {number: prompt for number, prompt in prompts.items() if prompt is not None}
     turned = [number for number in fit if before[number] and not after[number]][:_TURNED]
     others = [number for number in fit if not before[number] or after[number]][:_OTHERS]
     chosen = [*turned, *others]
     if not chosen:
         return None
+    first = fit[chosen[0]]
     generator = Generator(
-        model, [prompts[number] for number in chosen], max_new_tokens=new_tokens, stop=("\n",)
+        model,
+        [fit[number].tokens for number in chosen],
+        max_new_tokens=first.max_new_tokens,
+        stop=first.stop,
     )
     whole, without = generator.generate(masks)
     return Examples(
@@ -130,13 +121,14 @@ def collect_examples(
         kind=task.kind,
         items=[
             Example(
-                prompt=split.held_out[number].prompt,
-                expected=answers[number].strip(),
+                prompt=item.prompt,
+                expected=item.continuations[item.correct].strip(),
                 before=one.text.strip(),
                 after=other.text.strip(),
                 right_before=bool(before[number]),
                 right_after=bool(after[number]),
             )
             for number, one, other in zip(chosen, whole, without, strict=True)
+            for item in (split.held_out[number],)
         ],
     )

@@ -20,7 +20,12 @@ from headsieve.localization import locate
 from headsieve.measure.ablation import Replacement
 from headsieve.measure.costs import ModelCosts, Work, kept_bytes, mask_bytes
 from headsieve.measure.engine import attention_cost, check_masks, lowest_layer
-from headsieve.measure.in_process import InProcess, masks_per_batch, rows_at_once
+from headsieve.measure.in_process import (
+    InProcess,
+    compared_sequences,
+    masks_per_batch,
+    rows_at_once,
+)
 from headsieve.measure.packing import Row, TokenSequence, pack, single
 from headsieve.measure.texts import Continuation, Responses, Texts
 from headsieve.measure.workers import Batch, BatchSize, Gradient, Measured, Way
@@ -284,9 +289,11 @@ class _Rehearsal:
         """What is run to find out whether packed rows are exact."""
         geometry, masks = self._model.geometry, check_masks(self._model)
         entries = [lowest_layer(geometry, mask[None]) for mask in masks]
-        longest = max(self._read[name].sequences, key=lambda one: len(one.tokens))
+        sequences = self._read[name].sequences
+        longest = max(sequences, key=lambda one: len(one.tokens))
         (alone,) = single([longest])
         row = max(self._rows[name], key=lambda row: len(row.tokens))
+        row = row.only(compared_sequences(row, sequences))
         forward = self._costs.forward
         once = forward(row, [0]) + forward(row, entries)
         return once + forward(alone, [0] * len(masks)) + forward(alone, [0] * len(masks))

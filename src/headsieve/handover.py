@@ -149,7 +149,8 @@ def export(
     edit = Edit.of(model, heads, scale=scale, mean_over=texts)
 
     progress.note(f"Writing and verifying {folder} ...")
-    command = _command(model, edit, folder, dtype, study, capability)
+    commands = [] if study is None else [_searching(study)]
+    commands.append(_command(model, edit, folder, dtype, study, capability))
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(
@@ -166,7 +167,7 @@ def export(
                 from_gguf=model.name == DEFAULT_MODEL or model.name.endswith(".gguf"),
                 dtype=dtype,
                 difference=difference,
-                command=command,
+                commands=commands,
                 study=None if study is None or capability is None else (capability, study.result),
                 ablation="zero" if study is None else study.config.ablation,
                 figures=figures,
@@ -241,6 +242,12 @@ def _hub_id(model: Model) -> str | None:
         return DEFAULT_MODEL_HUB_ID
     is_id = re.fullmatch(r"[\w.-]+(/[\w.-]+)?", model.name) and not os.path.exists(model.name)
     return model.name if is_id else None
+
+
+def _searching(study: Study) -> str:
+    """The command that makes the study, in the run folder from which it is exported."""
+    folder = [] if study.folder is None else ["--out", str(study.folder)]
+    return f"{study.result.command} {shlex.join(folder)}".rstrip()
 
 
 def _command(

@@ -208,8 +208,8 @@ class Verification(Part):
     Attributes
     ----------
     form : FormCheck or None
-        For capabilities that are answered by letters or in writing, where heads were chosen;
-        otherwise ``result.json`` leaves it out.
+        For capabilities that are answered by letters, in words or in longer writing, where heads
+        were chosen; otherwise ``result.json`` leaves it out.
     """
 
     capability: CapabilityClaim

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -70,12 +71,12 @@ def split_tasks(
     -------
     dict of str to TaskItems
     """
-    return {
-        name: task.item_sets(model, seed, limit, search_limit=control_items)
-        if name in controls
-        else task.item_sets(model, seed, limit)
-        for name, task in {**capabilities, **controls}.items()
-    }
+    items = {name: task.item_sets(model, seed, limit) for name, task in capabilities.items()}
+    for name, task in controls.items():
+        own = task.item_sets(model, seed, limit, search_limit=control_items)
+        # They tell of heads chosen for the task itself.
+        items[name] = replace(own, companions={})
+    return items
 
 
 def replacements(

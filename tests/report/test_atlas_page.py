@@ -37,9 +37,10 @@ __all__ = ["browser", "complaints"]  # fixtures
 def test_the_words() -> None:
     result = atlas()
     assert f"{GENERAL} (6 of 6 capabilities)" in general_sentence(result)
-    assert (
-        capability_sentence("skill-0", result.capabilities["skill-0"])
-    ) == "skill-0: without L1H0 0.66 to 0.04; of the others skill-1 loses most, 0.10."
+    assert capability_sentence("skill-0", result.capabilities["skill-0"]) == (
+        "skill-0 (confirmed, selective): without L1H0 0.66 to 0.04; of the others skill-1 loses "
+        "most, 0.10."
+    )
     assert re.search(
         r"0\.\d\d, by chance 0\.\d\d \(0\.\d\d to 0\.\d\d\)", modularity_sentence(result)
     )

@@ -64,6 +64,12 @@ def test_each_weakness_has_its_warning(weak: CapabilityResult, warning: str) -> 
     assert warning in found
 
 
+def test_a_head_of_no_clear_effect_is_not_named_alone() -> None:
+    found = capability(selected=["L1H2", "L0H0"])
+    (warning,) = words.warnings("antonym", found)
+    assert warning.startswith("of L0H0 no effect alone is clear")
+
+
 def test_an_empty_selection_claims_no_drop() -> None:
     text = words.verdict("antonym", capability(selected=[]))
     assert text.startswith("No set of heads was found for antonym")

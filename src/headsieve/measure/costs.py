@@ -84,9 +84,14 @@ def mask_bytes(model: Model, row: Row) -> int:
     """What computing a packed row under one mask takes, about: the most of layers and logits."""
     config = model.hf.config.get_text_config(decoder=True)
     inner = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
-    layer = len(row.tokens) * (8 * config.hidden_size + 3 * inner)
-    logits = len(row.keep) * model.hf.get_output_embeddings().weight.shape[0]
-    return int(max(layer, logits) * model.hf.dtype.itemsize)
+    layer = len(row.tokens) * (8 * config.hidden_size + 3 * inner) * model.hf.dtype.itemsize
+    return int(max(layer, logit_bytes(model, row)))
+
+
+def logit_bytes(model: Model, row: Row) -> int:
+    """What the logits of a packed row under one mask take."""
+    words = model.hf.get_output_embeddings().weight.shape[0]
+    return int(len(row.keep) * words * model.hf.dtype.itemsize)
 
 
 def prompt_bytes(model: Model, prompt: Prompt) -> int:

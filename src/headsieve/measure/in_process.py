@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from headsieve.errors import HeadsieveError
 from headsieve.measure.ablation import Replacement
-from headsieve.measure.costs import mask_bytes, prompt_bytes
+from headsieve.measure.costs import logit_bytes, mask_bytes, prompt_bytes
 from headsieve.measure.engine import Engine, agree, attention_cost, check_masks
 from headsieve.measure.generation import Generator, default_rows
 from headsieve.measure.memory import halving
@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 Masks = NDArray[np.bool_]
 
 
-# Tokens a batch may hold when its size is not given: enough to fill the machine.
+# What a batch may hold when its size is not given: enough tokens to fill the machine, and no more
+# logits than that (with many words, they are most of what a batch takes).
 _TOKENS_PER_BATCH = {"cpu": 2048, "cuda": 65536}
+_LOGIT_BYTES_PER_BATCH = {"cpu": 1 << 28, "cuda": 1 << 32}
 
 
 @dataclass(frozen=True)
@@ -223,10 +225,13 @@ class InProcess:
         """
         longest = max(range(len(sequences)), key=lambda number: len(sequences[number].tokens))
         its_row = next(row for row in plan.rows if longest in row.sequences)
+        # Its hidden states are of rows that are not measured again.
+        engine = Engine(self.model, reentry=plan.engine.reentry)
         try:
             for row in dict.fromkeys((max(plan.rows, key=_length), its_row)):
-                totals = self._totals(plan.engine, row)
-                for number in _sample(row, sequences):
+                numbers = compared_sequences(row, sequences)
+                totals = self._totals(engine, row.only(numbers))
+                for number in numbers:
                     alone = self._totals(self._plain, *single([sequences[number]]))
                     if not agree(totals[number], alone[0], self.model.dtype):
                         return False
@@ -268,8 +273,9 @@ def masks_per_batch(
         return batch_size
     sizes = []
     if rows:
-        allowed = _TOKENS_PER_BATCH.get(model.device.type, _TOKENS_PER_BATCH["cuda"])
-        sizes.append(allowed // max(len(row.tokens) for row in rows))
+        kind = model.device.type if model.device.type == "cpu" else "cuda"
+        sizes.append(_TOKENS_PER_BATCH[kind] // max(len(row.tokens) for row in rows))
+        sizes.append(_LOGIT_BYTES_PER_BATCH[kind] // max(logit_bytes(model, row) for row in rows))
         sizes.append(memory // max(mask_bytes(model, row) for row in rows))
     if prompts:
         sizes.append(rows_at_once(model, prompts, memory) // len(prompts))
@@ -282,8 +288,11 @@ def rows_at_once(model: Model, prompts: Sequence[Prompt], memory: int) -> int:
     return max(1, min(default_rows(model), fit))
 
 
-def _sample(row: Row, sequences: Sequence[TokenSequence]) -> list[int]:
-    """Two sequences of a row: the last one, farthest from what they share, and the longest."""
+def compared_sequences(row: Row, sequences: Sequence[TokenSequence]) -> list[int]:
+    """Two sequences of a row that tell whether it is exact.
+
+    The last one, farthest from what they share, and the longest.
+    """
     numbers = list(dict.fromkeys(row.sequences.tolist()))
     longest = max(numbers, key=lambda number: len(sequences[number].tokens))
     return list(dict.fromkeys([numbers[-1], longest]))

@@ -61,6 +61,18 @@ class Row:
     predictors: IntArray
     targets: IntArray
 
+    def only(self, numbers: Sequence[int]) -> Row:
+        """The same row, of which only some sequences' tokens are scored."""
+        chosen = np.isin(self.sequences, numbers)
+        places, predictors = np.unique(self.predictors[chosen], return_inverse=True)
+        return replace(
+            self,
+            keep=self.keep[places],
+            sequences=self.sequences[chosen],
+            predictors=predictors,
+            targets=self.targets[chosen],
+        )
+
 
 def pack(
     sequences: Sequence[TokenSequence], *, attention_cost: float, max_nodes: int = 2048

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from headsieve.report.atlas_words import general_sentence, modularity_sentence, worst_other
+from headsieve.report.atlas_words import (
+    general_sentence,
+    modularity_sentence,
+    verdict,
+    worst_other,
+)
 from headsieve.report.tables import add_row, new_table
 from headsieve.report.words import duration, interval, memory, number
 
@@ -35,9 +40,8 @@ def atlas_summary(result: AtlasResult, *, folder: Path | None) -> RenderableType
         own = one.verification.capability
         worst, drop = worst_other(one)
         values = (own.baseline, own.knocked_out, own.drop)
-        verdict = "confirmed" if one.confirmed else "not confirmed" if one.selected else "-"
         row = [name, " ".join(one.selected) or "none", *map(number, values), interval(own.ci)]
-        add_row(table, [*row, worst, number(drop), verdict])
+        add_row(table, [*row, worst, number(drop), verdict(one)])
     parts: list[RenderableType] = [
         Text(f"{model.name} ({model.architecture}, {model.dtype}, {model.device})"),
         Text(general_sentence(result), style="bold"),

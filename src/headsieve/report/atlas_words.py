@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # More columns than these could not be read.
 _MOST_SHOWN = 44
+# A set that costs the others no more accuracy than this is selective.
+MEAN_LOSS, LARGEST_LOSS = 0.05, 0.15
 # One less the correlation from which profiles are drawn together.
 _ALIKE = 0.5
 
@@ -53,6 +55,17 @@ def worst_other(one: AtlasCapability) -> tuple[str, float]:
     return worst, drops[worst]
 
 
+def verdict(one: AtlasCapability) -> str:
+    """Whether held-out items confirm a capability's heads, and whether they spare the others."""
+    if not one.selected:
+        return "-"
+    if not one.confirmed:
+        return "not confirmed"
+    drops = [claim.drop for claim in one.verification.controls.values()]
+    spared = np.mean(drops) <= MEAN_LOSS and max(drops) <= LARGEST_LOSS
+    return "confirmed, selective" if spared else "confirmed, not selective"
+
+
 def general_sentence(result: AtlasResult) -> str:
     """Which heads most capabilities need, as held-out items confirm."""
     total = len(result.capabilities)
@@ -77,7 +90,7 @@ def capability_sentence(name: str, one: AtlasCapability) -> str:
     worst, drop = worst_other(one)
     others = f"of the others {worst} loses most, {number(drop)}" if drop > 0 else "no other loses"
     return (
-        f"{name}: without {', '.join(one.selected)} {number(own.baseline)} to "
+        f"{name} ({verdict(one)}): without {', '.join(one.selected)} {number(own.baseline)} to "
         f"{number(own.knocked_out)}; {others}."
     )
 

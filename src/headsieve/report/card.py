@@ -31,7 +31,7 @@ def model_card(
     from_gguf: bool,
     dtype: str,
     difference: float,
-    command: str,
+    commands: Sequence[str],
     study: tuple[str, Result] | None = None,
     ablation: Ablation = "zero",
     figures: Sequence[str] = (),
@@ -51,8 +51,8 @@ def model_card(
         Of the weights written.
     difference : float
         Largest difference of a logit between checkpoint and hooked model.
-    command : str
-        The command that exports this.
+    commands : sequence of str
+        Those that find the heads and export this, in their order.
     study : tuple of str and Result, optional
         The capability whose heads these are, and the study that found them.
     ablation : {"zero", "mean", "resample"}
@@ -89,7 +89,7 @@ def model_card(
         parts += [f"![{path}]({path})" for path in figures]
     parts += [
         "## How to repeat",
-        _code("console", [*([study[1].command] if study else []), command]),
+        _code("console", commands),
         f"The weights are {dtype}. After writing, the folder was loaded again: no logit differs by "
         f"more than {difference:.2g} from those of the model with the heads changed by hooks.",
         "## How to load",

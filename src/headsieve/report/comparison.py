@@ -9,7 +9,7 @@ from rich.rule import Rule
 from rich.text import Text
 
 from headsieve.report.tables import add_columns, add_row, new_table
-from headsieve.report.words import duration, interval, number, other_items
+from headsieve.report.words import duration, interval, number, other_items, p_value
 
 if TYPE_CHECKING:
     from headsieve.comparison import ComparedCapability, Comparison
@@ -39,25 +39,30 @@ def comparison_tables(comparison: Comparison) -> RenderableType:
 
 
 def _capability(compared: ComparedCapability) -> list[RenderableType]:
-    found = new_table("run", "heads", "before>", "after>", "drop>", "95 % interval>")
+    found = new_table("run", "heads", "before>", "after>", "drop>", "95 % interval>", "")
     for one in compared.findings:
         values = map(number, (one.baseline, one.knocked_out, one.drop))
-        add_row(found, [one.run, ", ".join(one.selected) or "none", *values, interval(one.ci)])
-    cost = new_table("run", "evaluations>", "of controls>", "worst control", "its drop>")
+        heads = ", ".join(one.selected) or "none"
+        add_row(found, [one.run, heads, *values, interval(one.ci), p_value(one.p_value)])
+    cost = new_table("run", "evaluations>", "of controls>", "controls'\nmean drop>")
+    add_columns(cost, "worst control", "its drop>")
     in_nats = any(one.worst_in_nats is not None for one in compared.findings)
     if in_nats:
         add_columns(cost, "worst in nats", "its drop>")
     for one in compared.findings:
-        drop = "-" if one.worst_control_drop is None else number(one.worst_control_drop)
         counts = (f"{one.evaluations:,}", f"{one.control_evaluations:,}")
-        row = [one.run, *counts, one.worst_control or "-", drop]
+        worst = (one.worst_control or "-", _drop(one.worst_control_drop))
+        row = [one.run, *counts, _drop(one.mean_control_drop), *worst]
         if in_nats:
-            nats = "-" if one.worst_in_nats_drop is None else number(one.worst_in_nats_drop)
-            row += [one.worst_in_nats or "-", nats]
+            row += [one.worst_in_nats or "-", _drop(one.worst_in_nats_drop)]
         add_row(cost, row)
     parts: list[RenderableType] = [found, Text(""), cost]
+    said = [(one.run, warning) for one in compared.findings for warning in one.warnings]
+    if said:
+        parts.append(Text(""))
+        parts += [Text(f"Warning, {run}: {warning}", style="yellow") for run, warning in said]
     if compared.agreements:
-        pairs = new_table("runs", "", "shared heads", "of>", "rank\nagreement>")
+        pairs = new_table("runs", "", "shared heads", "chosen by\neither>", "rank\nagreement>")
         for pair in compared.agreements:
             agreement = "-" if pair.rank_agreement is None else number(pair.rank_agreement)
             shared = ", ".join(pair.shared) or "none"
@@ -66,3 +71,7 @@ def _capability(compared: ComparedCapability) -> list[RenderableType]:
     elif len(compared.findings) > 1:
         parts.append(Text("The models have other heads each, so heads cannot be compared."))
     return parts
+
+
+def _drop(value: float | None) -> str:
+    return "-" if value is None else number(value)

@@ -25,6 +25,7 @@ from headsieve.errors import HeadsieveError
 from headsieve.models.heads import NOUNS, kind_of
 from headsieve.report.words import (
     duration,
+    general_heads,
     idle,
     interval,
     memory,
@@ -263,8 +264,8 @@ def _capability(
         *(Text(f"Warning: {warning}", style="yellow") for warning in warnings(name, result)),
         Text(""),
     ]
-    chosen = [head for head in result.heads if head.head in result.selected]
-    if chosen:
+    by_name = {head.head: head for head in result.heads}
+    if chosen := [by_name[head] for head in result.selected]:
         parts += [_heads(chosen), Text(""), _held_out(name, result), Text("")]
         parts += _random_sets(result)
     else:
@@ -274,12 +275,7 @@ def _capability(
             Text(""),
         ]
     if general:
-        parts.append(
-            Text(
-                f"General {nouns(result)[1]}, which everything needs, not {name} alone: "
-                f"{', '.join(general)}."
-            )
-        )
+        parts.append(Text(general_heads(name, result, general)))
     spent = result.evaluations
     parts.append(
         Text(f"{spent.capability:,} evaluations of {name}, {spent.controls:,} of its controls.")

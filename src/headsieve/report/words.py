@@ -99,6 +99,13 @@ def idle(heads: Sequence[str]) -> str:
     )
 
 
+def general_heads(name: str, result: CapabilityResult, heads: Sequence[str]) -> str:
+    """One sentence on heads that the capability and its controls need."""
+    return (
+        f"General {nouns(result)[1]}, which everything needs, not {name} alone: {', '.join(heads)}."
+    )
+
+
 def other_items(tasks: Sequence[str]) -> str:
     """One sentence on tasks of which compared studies measured other items."""
     return (
@@ -131,6 +138,12 @@ def warnings(name: str, result: CapabilityResult) -> list[str]:
         )
     if checks.form is not None and checks.form.explains:
         found.append(f"the drop is explained by the form of the answers: {checks.form.reason}.")
+    highest = {head.head: head.ci[1] for head in result.heads}
+    if weak := [head for head in result.selected if highest[head] >= 0]:
+        found.append(
+            f"of {', '.join(weak)} no effect alone is clear (95 % interval up to zero or beyond); "
+            "the claim is of the set as a whole."
+        )
     losers = [
         f"{control} ({number(claim.drop)}{_unit(claim)})"
         for control, claim in checks.controls.items()
@@ -150,7 +163,8 @@ def warnings(name: str, result: CapabilityResult) -> list[str]:
         found.append(
             f"a random set of as many heads does as much: {name} loses "
             f"{number(checks.random_sets.max_drop)}{_unit(checks.capability)} by it, and "
-            f"{number(drop)}{_unit(checks.capability)} by this one."
+            f"{number(drop)}{_unit(checks.capability)} by this one. The p-value tells of chance in "
+            "the items, not in the choice of heads."
         )
     return found
 

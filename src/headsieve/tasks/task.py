@@ -44,7 +44,7 @@ class TaskItems:
         of each data set's documents.
     companions : mapping of str to ItemSet
         What else is measured of the chosen heads, to tell whether they hold the capability or the
-        form of its answers (`headsieve.format`): the held-out items as `TEXT`, a trivial task as
+        form of its answers (`headsieve.form`): the held-out items as `TEXT`, a trivial task as
         `TRIVIAL`, the faults of what is written as `FAULTS`.
     """
 
@@ -204,6 +204,10 @@ class ItemTask:
             from headsieve.tasks.letters import letter_companions
 
             companions = letter_companions(split.held_out, split.prefix, model.tokenizer)
+        elif self.kind == "answer":
+            from headsieve.tasks.answers import answer_companions
+
+            companions = answer_companions(split.held_out, split.prefix, model)
         return TaskItems(
             tokenize(split.search[:search_limit], split.prefix, self.kind, model.tokenizer),
             tokenize(split.held_out, split.prefix, self.kind, model.tokenizer),

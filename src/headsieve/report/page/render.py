@@ -22,6 +22,7 @@ from headsieve.report.page.style import CONFIG, Spec
 from headsieve.report.several import tasks_of
 from headsieve.report.tables import heads_csv
 from headsieve.runs import searched_masks
+from headsieve.scores import LOG_PROB
 from headsieve.sensing.linearity import Linearity, linearity
 
 if TYPE_CHECKING:
@@ -217,8 +218,18 @@ def comparison_page(comparison: Comparison) -> str:
     comparison : Comparison
     """
     anchors = {name: f"c-{number}" for number, name in enumerate(comparison.capabilities)}
+    findings = {name: comparison.capabilities[name].findings for name in anchors}
     specs = {
-        f"{anchor}-drops": side_by_side.drops(comparison.capabilities[name].findings)
+        f"{anchor}-drops": side_by_side.drops(
+            findings[name],
+            # What is in one unit stands on one scale.
+            side_by_side.drop_domain(
+                one
+                for others in findings.values()
+                for one in others
+                if (one.metric == LOG_PROB) == (findings[name][0].metric == LOG_PROB)
+            ),
+        )
         for name, anchor in anchors.items()
     }
     return _render(
@@ -257,7 +268,7 @@ def atlas_page(result: AtlasResult, *, configuration: str) -> str:
             for name in result.confirmed
         ],
         groups=atlas_words.groups(result),
-        worst_other=atlas_words.worst_other,
+        atlas_words=atlas_words,
         columns=1 + max(head.index for head in result.heads),
         json_uri=_data_uri("application/json", result.to_json()),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -187,8 +187,15 @@ def layer_shares(capabilities: Mapping[str, CapabilityResult]) -> Spec:
     }
 
 
-def drops(findings: Sequence[Finding]) -> Spec:
-    """What each study's heads cost the capability, with the interval, and its worst control."""
+def drops(findings: Sequence[Finding], domain: tuple[float, float]) -> Spec:
+    """What each study's heads cost the capability, with the interval, and its worst control.
+
+    Parameters
+    ----------
+    findings : sequence of Finding
+    domain : tuple of float
+        Ends of the axis, as `drop_domain` of all findings that are compared by eye.
+    """
     runs = [one.run for one in findings]
     rows = [
         row
@@ -229,6 +236,7 @@ def drops(findings: Sequence[Finding]) -> Spec:
                         "type": "quantitative",
                         "title": "drop",
                         "axis": {"tickCount": 6},
+                        "scale": {"domain": domain, "nice": True},
                     },
                     "color": {
                         "field": "of",
@@ -255,6 +263,14 @@ def drops(findings: Sequence[Finding]) -> Spec:
             },
         ],
     }
+
+
+def drop_domain(findings: Iterable[Finding]) -> tuple[float, float]:
+    """The range of all drops and intervals, and of zero."""
+    ends = [0.0]
+    for one in findings:
+        ends += [*one.ci, one.drop, one.worst_control_drop or 0.0]
+    return min(ends), max(ends)
 
 
 def _by(field: str, names: Sequence[str], colours: Sequence[str]) -> Spec:

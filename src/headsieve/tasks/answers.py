@@ -1,0 +1,60 @@
+"""What a model writes where a task has a short answer, whatever it is scored by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from headsieve.measure.generation import encode_prompt
+from headsieve.measure.items import ItemSet
+from headsieve.measure.texts import Prompt
+from headsieve.tasks.judged import FAULTS, FaultItems
+from headsieve.tasks.task import Item
+
+if TYPE_CHECKING:
+    from headsieve.models.loading import Model
+
+# Tokens beyond those of the longest right answer.
+_MORE_TOKENS = 4
+# A choice can be a sentence; what shows how the model goes on is shorter.
+_MOST_TOKENS = 24
+
+
+def answer_prompts(items: Sequence[Item], prefix: str, model: Model) -> list[Prompt | None]:
+    """Prompts to be continued to the end of the line, with room for the longest right answer.
+
+    Parameters
+    ----------
+    items : sequence of Item
+    prefix : str
+        What stands before each.
+    model : Model
+
+    Returns
+    -------
+    list of Prompt or None
+        One for each item; None where the model has no room for it.
+    """
+    tokenizer, limit = model.tokenizer, model.position_limit
+    lengths = [len(tokenizer(item.continuations[item.correct])["input_ids"]) for item in items]
+    new_tokens = min(max(lengths) + _MORE_TOKENS, _MOST_TOKENS)
+    tokens = [encode_prompt(tokenizer, prefix + item.prompt) for item in items]
+    return [
+        Prompt(one, new_tokens, ("\n",))
+        if one and (limit is None or len(one) + new_tokens <= limit)
+        else None
+        for one in tokens
+    ]
+
+
+def answer_companions(items: Sequence[Item], prefix: str, model: Model) -> Mapping[str, ItemSet]:
+    """Faults of form in what the model says to each item, as `TaskItems.companions`.
+
+    Any text is an answer; what counts is whether there is one and whether it comes to an end. None
+    where the model has no room for one of the prompts.
+    """
+    prompts = answer_prompts(items, prefix, model)
+    if None in prompts:
+        return {}
+    fitting = tuple(prompt for prompt in prompts if prompt is not None)
+    return {FAULTS: FaultItems(fitting, lambda said: [True] * len(said), "any text")}
