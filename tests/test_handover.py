@@ -94,7 +94,7 @@ def test_a_study_is_exported_with_its_finding(
     card = (new / "README.md").read_text()
     for head in study["skill"].selected:
         assert head in card
-    assert study.result.command in card
+    assert f"{study.result.command} --out {study.folder}" in card
     assert "headsieve export run --capability skill --dtype float32 --to" in card
     assert f"{study['skill'].verification.capability.items} held-out items" in card
     assert "| other |" in card

@@ -251,10 +251,10 @@ def test_the_command_survives_the_shell(config: Config) -> None:
 def test_the_command_holds_every_option() -> None:
     config = dataclasses.replace(CONFIG, model="my model", revision="main", limit=8)
     assert config.command == (
-        "headsieve locate antonym --model 'my model' --revision main --controls copying,text "
-        "--budget 100 --heads 5 --max-control-drop 0.05 --strategy adaptive --prior none "
-        "--units heads --ablation zero "
-        "--seed 0 --limit 8 --device cpu --dtype float32 --batch-size auto"
+        "headsieve locate antonym --controls copying,text --budget 100 --heads 5 "
+        "--max-control-drop 0.05 --strategy adaptive --prior none --units heads --ablation zero "
+        "--model 'my model' --revision main --seed 0 --limit 8 --device cpu --dtype float32 "
+        "--batch-size auto"
     )
     assert "--controls none" in dataclasses.replace(CONFIG, controls=()).command
 

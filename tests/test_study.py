@@ -139,6 +139,14 @@ def test_examples_are_held_out_items_as_they_were_scored(llama: Model) -> None:
     assert turned == sorted(turned, reverse=True)
 
 
+def test_a_study_says_what_it_holds(llama: Model) -> None:
+    study = find(llama)
+    assert repr(study).startswith("<Study of ")
+    assert ", ".join(study["skill"].selected) in repr(study)
+    with pytest.raises(KeyError, match="'other' is not in this study, which has"):
+        study["other"]
+
+
 def test_a_study_without_examples_still_loads(llama: Model) -> None:
     study = find(llama, out="run")
     Path("run/examples.json").unlink()
@@ -149,6 +157,18 @@ def test_a_study_without_examples_still_loads(llama: Model) -> None:
     Path("run/examples.json").write_text('{"skill": 3}')
     with pytest.raises(HeadsieveError, match="holds no examples"):
         Study.load("run")
+
+
+def test_a_study_with_interactions(llama: Model) -> None:
+    pytest.importorskip("shapiq", reason="the extra interactions is not installed")
+    study = find(llama, interactions=True)
+    found = study["skill"].verification.interactions
+    assert found is not None
+    assert [one.head for one in found.shapley] == study["skill"].selected
+    whole = study["skill"].verification.capability.drop
+    assert found.subsets[-1].drop == pytest.approx(whole)
+    assert sum(one.value for one in found.shapley) == pytest.approx(whole)
+    assert find(llama)["skill"].verification.interactions is None
 
 
 def test_the_form_of_result_json(llama: Model) -> None:

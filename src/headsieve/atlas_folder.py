@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -24,16 +23,9 @@ class AtlasConfig(Config):
     """The configuration of an atlas: that of a study of all its capabilities."""
 
     @property
-    def command(self) -> str:
-        """The command that makes this atlas."""
-        words = ["headsieve", "atlas", "--tasks", join_names(self.capabilities)]
-        words += ["--model", self.model]
-        if self.revision is not None:
-            words += ["--revision", self.revision]
-        words += ["--budget", str(self.budget), "--prior", self.prior, "--seed", str(self.seed)]
-        words += ["--limit", str(self.limit), "--device", self.device, "--dtype", self.dtype]
-        words += ["--batch-size", str(self.batch_size), *self.harness.words]
-        return shlex.join(words)
+    def _asked(self) -> list[str]:
+        words = ["atlas", "--tasks", join_names(self.capabilities)]
+        return [*words, "--budget", str(self.budget), "--prior", self.prior]
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,8 @@ class Forecast:
     seconds : float
         From the loaded model to the finished run folder.
     peak_memory_bytes : int
-        Of this process, the model included.
+        Of one process, the model included. Workers on one machine take it each, and the process
+        that tells them what to do keeps another copy of the weights.
     device_memory_bytes : int or None
         Of the GPU, where there is one.
     workers : int

@@ -15,6 +15,7 @@ import numpy as np
 from headsieve.errors import HeadsieveError
 from headsieve.examples import Examples, collect_examples
 from headsieve.form import check_form
+from headsieve.interactions import measure_interactions, require_interactions
 from headsieve.intervals import value_interval
 from headsieve.measure.ablation import Ablation
 from headsieve.measure.workers import Workers
@@ -60,6 +61,7 @@ def locate(
     prior: Prior = "none",
     units: Units = "heads",
     ablation: Ablation = "zero",
+    interactions: bool = False,
     seed: int = 0,
     limit: int | None = None,
     batch_size: int | Literal["auto"] = "auto",
@@ -95,6 +97,9 @@ def locate(
     ablation : {"zero", "mean", "resample"}
         What a knocked-out head gives, in search and verification: nothing, its mean output over
         the task's search items, or its output at one place of one of them; see docs/ablation.md.
+    interactions : bool
+        Also measure all subsets of the selected heads (at most five) on held-out items, for
+        Shapley values and interactions of pairs; needs shapiq.
     seed : int
         Of the split of items, the masks and the resampling.
     limit : int, optional
@@ -129,6 +134,8 @@ def locate(
         raise HeadsieveError(
             f"The model has {len(model.geometry)} {NOUNS[units][1]}; no set has {heads} of them."
         )
+    if interactions:
+        require_interactions(heads)
     require_unmodified(model.hf, model.geometry)
     capability_words = task_words(capabilities, "capabilities")
     control_words = None if controls is None else task_words(controls, "controls")
@@ -155,6 +162,7 @@ def locate(
         batch_size=batch_size,
         force=force,
         items={},
+        interactions=interactions,
         harness=harness,
     )
     items = split_tasks(model, named, others, seed=seed, limit=limit)
@@ -211,8 +219,12 @@ def _locate(
     metrics = {task: bench.metrics[task] for task in problem.tasks}
     verification = verify(found.selected, capability, metrics, problem.heads, bench.held_out, rng)
     form = check_form(bench, capability, found.selected, verification.capability, rng)
-    verification = verification.model_copy(update={"form": form})
     curve = _curve(bench, capability, found.selected, masks, metrics, rng)
+    together = None
+    if config.interactions and found.selected:
+        bench.progress.stage(f"Subsets of {capability}'s heads", 2 ** len(found.selected))
+        together = measure_interactions(bench, capability, found.selected, rng)
+    verification = verification.model_copy(update={"form": form, "interactions": together})
 
     names = [str(head) for head in bench.model.geometry.heads]
     result = CapabilityResult(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -13,9 +15,10 @@ from headsieve.errors import HeadsieveError
 from headsieve.form import check_form
 from headsieve.models.knockout import require_unmodified
 from headsieve.progress import Progress
+from headsieve.provenance import describe_model, peak_memory, versions
 from headsieve.report.reproduction import figure_svg, reproduction_page
-from headsieve.reproduction import Reproduction
-from headsieve.results import FormCheck
+from headsieve.reproduction import Reproduction, ReproductionConfig
+from headsieve.results import Cost, FormCheck
 from headsieve.runs import SMALLEST_LIMIT, Config, open_journal, run_folder, write_atomically
 from headsieve.sensing.problem import Columns, Problem, to_masks
 from headsieve.sensing.strategies import find_strategy, search
@@ -110,7 +113,7 @@ def reproduce(
         raise HeadsieveError(f"The limit must be at least {SMALLEST_LIMIT} items, not {limit}.")
     items, missing = _available(model, harness, seed, limit, progress)
     searches = _searches(items)
-    config = Config(
+    config = ReproductionConfig(
         model=model.name,
         revision=model.revision,
         dtype=model.dtype,
@@ -203,27 +206,37 @@ class _Programme:
         for name in self.searches:
             self._search(name.removesuffix(" heads"))
         heads = [str(head) for head in self.model.geometry.heads]
+        names = {name: [heads[column] for column in own] for name, own in self.found.items()}
         table = self._table(
             [name for name in paper_figures().tasks if name in self.items], tuple(_HEAD_SETS)
         )
         curve = self._curve() if "math" in self.found else {}
+        wmdp, form = self._wmdp(), self._forms()
+        evaluations, tokens, seconds = self.journal.totals()
         return Reproduction(
             schema=1,
-            model=self.model.name,
+            headsieve=metadata.version("headsieve"),
+            created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            command=self.config.command,
+            model=describe_model(self.model),
             strategy=self.config.strategy,
             budget=self.config.budget,
             seed=self.config.seed,
             limit=self.config.limit,
             items={name: len(own.held_out) for name, own in self.items.items()},
             missing=dict(missing),
-            heads={
-                name: [heads[column] for column in columns] for name, columns in self.found.items()
-            },
+            heads=names,
             table=table,
             curve=curve,
-            wmdp=self._wmdp(),
-            form=self._forms(),
-            evaluations=self.journal.totals()[0],
+            wmdp=wmdp,
+            form=form,
+            cost=Cost(
+                evaluations=evaluations,
+                tokens=tokens,
+                seconds=seconds,
+                peak_memory_bytes=peak_memory(),
+            ),
+            versions=versions(),
         )
 
     def _search(self, name: str) -> None:

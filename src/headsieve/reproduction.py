@@ -1,12 +1,21 @@
-"""What ``headsieve reproduce`` finds: the form of ``reproduction.json``."""
+"""What ``headsieve reproduce`` is asked and finds: the form of ``reproduction.json``."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
-from headsieve.results import Document, FormCheck
+from headsieve.results import Cost, Document, FormCheck, ModelInfo
+from headsieve.runs import Config
+
+
+class ReproductionConfig(Config):
+    """The configuration of the programme: that of a study of all its searches."""
+
+    @property
+    def _asked(self) -> list[str]:
+        return ["reproduce", "--strategy", self.strategy, "--budget", str(self.budget)]
 
 
 class Reproduction(Document):
@@ -30,15 +39,13 @@ class Reproduction(Document):
         As `table`, of WMDP's subjects. ``general`` is without MMLU, which has its own column.
     form : dict of str to FormCheck
         Of tasks answered by letters or in writing, without the heads found for them.
-    evaluations : int
     """
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, allow_inf_nan=False, populate_by_name=True
-    )
-
     schema_: Literal[1] = Field(alias="schema")
-    model: str
+    headsieve: str
+    created: str
+    command: str
+    model: ModelInfo
     strategy: str
     budget: int
     seed: int
@@ -50,4 +57,5 @@ class Reproduction(Document):
     curve: dict[str, list[float]]
     wmdp: dict[str, dict[str, float]]
     form: dict[str, FormCheck]
-    evaluations: int
+    cost: Cost
+    versions: dict[str, str]

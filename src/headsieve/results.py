@@ -202,6 +202,41 @@ class FormCheck(Part):
     faults: dict[str, tuple[float, float]] = Field(default_factory=dict)
 
 
+class SubsetDrop(Part):
+    """Some of the selected heads, and what the capability loses without them."""
+
+    heads: list[str]
+    drop: float
+
+
+class HeadShare(Part):
+    """A head's Shapley value: its share in the drop; `ci` is its 95 % interval."""
+
+    head: str
+    value: float
+    ci: Interval
+
+
+class HeadPair(Part):
+    """The Shapley interaction index of two heads, with its 95 % interval.
+
+    Above zero they back each other up: together they cost more than each of them. Below zero they
+    overlap: what one costs, the other does not cost again.
+    """
+
+    heads: tuple[str, str]
+    value: float
+    ci: Interval
+
+
+class Interactions(Part):
+    """All subsets of the selected heads, on held-out items (`headsieve.interactions`)."""
+
+    subsets: list[SubsetDrop]
+    shapley: list[HeadShare]
+    pairs: list[HeadPair]
+
+
 class Verification(Part):
     """What held-out items say.
 
@@ -210,12 +245,15 @@ class Verification(Part):
     form : FormCheck or None
         For capabilities that are answered by letters, in words or in longer writing, where heads
         were chosen; otherwise ``result.json`` leaves it out.
+    interactions : Interactions or None
+        Where they were asked for and heads were chosen; otherwise ``result.json`` leaves it out.
     """
 
     capability: CapabilityClaim
     controls: dict[str, Claim]
     random_sets: RandomSets
     form: FormCheck | None = Field(default=None, exclude_if=lambda form: form is None)
+    interactions: Interactions | None = Field(default=None, exclude_if=lambda one: one is None)
 
 
 class CapabilityResult(Part):

@@ -67,6 +67,8 @@ class Config:
         Changes what is refused, not what is measured, so it may differ on resuming.
     items : dict of str to str
         Fingerprint of each task's search and held-out items.
+    interactions : bool
+        Whether all subsets of the selected heads are measured; it may differ on resuming, too.
     harness : HarnessOptions
         How tasks of lm-evaluation-harness are asked.
     documents : dict
@@ -94,6 +96,7 @@ class Config:
     batch_size: int | str
     force: bool
     items: dict[str, str]
+    interactions: bool = False
     harness: HarnessOptions = field(default_factory=HarnessOptions)
     documents: dict[str, dict[str, dict[str, list[int]]]] = field(default_factory=dict)
 
@@ -174,22 +177,26 @@ class Config:
     @property
     def command(self) -> str:
         """The command that makes this study."""
-        words = ["headsieve", "locate", *self.capabilities, "--model", self.model]
-        if self.revision is not None:
-            words += ["--revision", self.revision]
+        words = ["headsieve", *self._asked, "--model", self.model]
+        words += [] if self.revision is None else ["--revision", self.revision]
+        words += ["--seed", str(self.seed)]
+        words += [] if self.limit is None else ["--limit", str(self.limit)]
+        words += ["--device", self.device, "--dtype", self.dtype]
+        words += ["--batch-size", str(self.batch_size)]
+        words += [] if self.quantize is None else ["--quantize", self.quantize]
+        return shlex.join([*words, *self.harness.words])
+
+    @property
+    def _asked(self) -> list[str]:
+        """The words of its own in the command: what is asked of the model."""
+        words = ["locate", *self.capabilities]
         words += ["--controls", join_names(self.controls) if self.controls else "none"]
         words += ["--budget", str(self.budget), "--heads", str(self.heads)]
         words += ["--max-control-drop", str(self.max_control_drop)]
         words += ["--strategy", self.strategy, "--prior", self.prior]
-        words += ["--units", self.units, "--ablation", self.ablation, "--seed", str(self.seed)]
-        if self.limit is not None:
-            words += ["--limit", str(self.limit)]
-        words += ["--device", self.device, "--dtype", self.dtype]
-        words += ["--batch-size", str(self.batch_size)]
-        if self.quantize is not None:
-            words += ["--quantize", self.quantize]
-        words += self.harness.words
-        return shlex.join([*words, *(["--force"] if self.force else [])])
+        words += ["--units", self.units, "--ablation", self.ablation]
+        words += ["--interactions"] if self.interactions else []
+        return words + (["--force"] if self.force else [])
 
 
 def _given(values: dict[str, Any]) -> dict[str, Any]:
@@ -297,7 +304,7 @@ def _refuse_changes(folder: Path, before: Config, config: Config) -> None:
     """Refuse to resume a study that would go on to measure something else."""
     old, new = asdict(before), asdict(config)
     for name, value in new.items():
-        if name not in ("force", "items", "documents") and old[name] != value:
+        if name not in ("force", "interactions", "items", "documents") and old[name] != value:
             raise HeadsieveError(
                 f"The study in {folder} has {name} = {old[name]!r}, not {value!r}; resume it "
                 "with the options it was started with."

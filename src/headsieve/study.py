@@ -27,7 +27,7 @@ _EXAMPLES_FILE = "examples.json"
 _PAGE_FILE = "report.html"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Study:
     """A finished study.
 
@@ -55,7 +55,20 @@ class Study:
 
     def __getitem__(self, capability: str) -> CapabilityResult:
         """The result of one capability."""
-        return self.result.capabilities[capability]
+        try:
+            return self.result.capabilities[capability]
+        except KeyError:
+            names = ", ".join(self.result.capabilities)
+            raise KeyError(f"{capability!r} is not in this study, which has {names}") from None
+
+    def __repr__(self) -> str:
+        """Model, capabilities with their heads, and folder."""
+        found = "; ".join(
+            f"{name}: {', '.join(one.selected) or 'none'}"
+            for name, one in self.result.capabilities.items()
+        )
+        place = "" if self.folder is None else f" in {self.folder}"
+        return f"<Study of {self.result.model.name}: {found}{place}>"
 
     def save(self, folder: Path) -> None:
         """Write figures, tables, the page and, last, ``result.json`` into a run folder.

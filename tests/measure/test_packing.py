@@ -57,6 +57,23 @@ def test_a_row_is_a_prefix_tree(given_sequences: list[TokenSequence]) -> None:
         assert len({tuple(row.tokens[path]) for path in paths}) == len(paths)
 
 
+@given(sequences(), st.data())
+def test_a_row_of_some_sequences_predicts_only_their_tokens(
+    given_sequences: list[TokenSequence], data: st.DataObject
+) -> None:
+    (row,) = pack(given_sequences, attention_cost=0.0)
+    numbers = data.draw(st.sets(st.sampled_from(range(len(given_sequences))), min_size=1))
+    part = row.only(sorted(numbers))
+    assert np.array_equal(part.tokens, row.tokens)
+    assert np.array_equal(part.keep, np.unique(part.keep))
+
+    def predictions(one: Row) -> list[tuple[int, int, int]]:
+        nodes = one.keep[one.predictors]
+        return list(zip(one.sequences.tolist(), nodes.tolist(), one.targets.tolist(), strict=True))
+
+    assert predictions(part) == [one for one in predictions(row) if one[0] in numbers]
+
+
 @given(sequences())
 def test_no_row_is_longer_than_allowed_unless_one_sequence_is(
     given_sequences: list[TokenSequence],

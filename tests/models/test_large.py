@@ -13,9 +13,12 @@ import pytest
 import torch
 
 from headsieve.errors import HeadsieveError
+from headsieve.measure import in_process
+from headsieve.measure.costs import logit_bytes, mask_bytes
 from headsieve.measure.items import tokenize
 from headsieve.measure.journal import Journal
 from headsieve.measure.measurer import Measurer
+from headsieve.measure.packing import pack
 from headsieve.models.footprint import weight_bytes
 from headsieve.models.loading import Model, load_model
 from headsieve.tasks import Item
@@ -115,3 +118,21 @@ def test_the_type_of_a_checkpoint_is_asked_for_its_size(llama: Model, tmp_path: 
     half.save_pretrained(tmp_path)
     assert weight_bytes(tmp_path, "auto") == weight_bytes(tmp_path, torch.bfloat16)
     assert weight_bytes(tmp_path, "auto") == weight_bytes(tmp_path, torch.float32) // 2
+
+
+def test_a_batch_is_bounded_by_tokens_by_logits_and_by_memory(
+    llama: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = pack(ITEMS["answer"].sequences, attention_cost=0.0)
+    tokens = max(len(row.tokens) for row in rows)
+    logits = max(logit_bytes(llama, row) for row in rows)
+
+    def size(memory: int = 1 << 40) -> int:
+        return in_process.masks_per_batch(llama, rows, [], "auto", memory)
+
+    monkeypatch.setattr(in_process, "_TOKENS_PER_BATCH", {"cpu": 7 * tokens})
+    assert size() == 7
+    monkeypatch.setattr(in_process, "_LOGIT_BYTES_PER_BATCH", {"cpu": 5 * logits})
+    assert size() == 5
+    assert size(memory=3 * max(mask_bytes(llama, row) for row in rows)) == 3
+    assert size(memory=1) == 1

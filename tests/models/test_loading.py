@@ -75,6 +75,19 @@ def test_a_path_may_begin_at_home(
     assert load_model("~/mine", device="cpu").geometry.heads == llama.geometry.heads
 
 
+def test_weights_that_the_architecture_has_no_place_for_are_told(
+    llama: Model, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    llama.hf.save_pretrained(tmp_path)
+    llama.tokenizer.save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["num_hidden_layers"] -= 1
+    config.pop("layer_types", None)
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    load_model(tmp_path, device="cpu")
+    assert "weights for which LlamaForCausalLM has no place (model.layers." in caplog.text
+
+
 def test_a_folder_has_no_revision(llama: Model, tmp_path: Path) -> None:
     llama.hf.save_pretrained(tmp_path)
     with pytest.raises(HeadsieveError, match="A revision is one on the hub"):

@@ -15,14 +15,19 @@ import transformers
 
 import headsieve
 from headsieve.errors import HeadsieveError
+from headsieve.form import check_form
 from headsieve.handover import export
 from headsieve.measure.items import tokenize
 from headsieve.measure.journal import Journal
 from headsieve.measure.measurer import Measurer
 from headsieve.models.knockout import KnockoutError
 from headsieve.models.loading import Model, _bundled_gguf, load_model
+from headsieve.progress import Progress
 from headsieve.scoring import score
+from headsieve.sensing.problem import to_masks
 from headsieve.tasks.builtin import load_builtin
+from headsieve.verify import claim
+from headsieve.workbench import Workbench, split_tasks
 from tests.tiny import count_hooks
 
 pytestmark = pytest.mark.real
@@ -268,3 +273,27 @@ def test_scores_without_a_larger_unit_are_those_of_zeroed_weights(
     with zeroed_parameters(smollm2, parts[unit]):
         (zeroed,) = score(smollm2, ["antonym"], limit=10).values()
     assert knocked_out.knocked_out == zeroed.baseline
+
+
+@pytest.mark.parametrize(
+    ("task", "head", "explains"), [("capital", "L0H0", True), ("antonym", "L9H3", False)]
+)
+def test_answers_without_an_end_are_told_from_wrong_ones(
+    smollm2: Model, task: str, head: str, explains: bool
+) -> None:
+    """Without L0H0 a capital is "land wis wis wis"; without L9H3 an antonym is the word itself."""
+    tasks = {task: load_builtin(task)}
+    bench = Workbench(
+        smollm2,
+        tasks,
+        split_tasks(smollm2, tasks, {}, seed=0, limit=30),
+        Journal(None),
+        batch_size="auto",
+        progress=Progress(),
+    )
+    knocked_out = tuple(smollm2.geometry.columns([head]))
+    rng = np.random.default_rng(0)
+    before, after = bench.held_out(to_masks([(), knocked_out], len(smollm2.geometry)), task)
+    form = check_form(bench, task, knocked_out, claim("accuracy", before, after, rng), rng)
+    assert form is not None
+    assert form.explains is explains, form.reason

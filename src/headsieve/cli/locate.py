@@ -75,6 +75,12 @@ def add_locate(commands: Any) -> None:
         help="what to search for: heads, kv-groups, attention-layers or mlp-layers (%(default)s)",
     )
     command.add_argument(
+        "--interactions",
+        action="store_true",
+        help="also measure all subsets of the selected heads, for Shapley values and interactions "
+        "(needs shapiq)",
+    )
+    command.add_argument(
         "--out", type=Path, metavar="DIR", help="run folder (default: runs/CAPABILITY)"
     )
     command.add_argument("--resume", action="store_true", help="continue the study in the folder")
@@ -131,6 +137,7 @@ def _locate(options: argparse.Namespace) -> None:
         "prior": options.prior,
         "units": options.units,
         "ablation": options.ablation,
+        "interactions": options.interactions,
         "seed": options.seed,
         "limit": options.limit,
         "batch_size": options.batch_size,

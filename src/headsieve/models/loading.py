@@ -8,6 +8,7 @@ import hashlib
 import importlib.util
 import io
 import json
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -28,6 +29,8 @@ from headsieve.models.knockout import knockout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+_LOG = logging.getLogger(__name__)
 
 DEFAULT_MODEL = "smollm2"
 DEFAULT_MODEL_HUB_ID = "HuggingFaceTB/SmolLM2-135M-Instruct"
@@ -296,6 +299,11 @@ def _from_pretrained(
         raise HeadsieveError(
             f"The model {name} lacks {len(missing)} of its weights ({missing[0]}); it is damaged "
             "or no causal language model."
+        )
+    if surplus := sorted(loaded["unexpected_keys"]):
+        _LOG.warning(
+            "The model %s has %d weights for which %s has no place (%s); they are left out.",
+            *(name, len(surplus), type(hf).__name__, surplus[0]),
         )
     return hf, tokenizer
 

@@ -43,7 +43,14 @@ STYLE = {
 _LOSS, _WHITE, _GAIN = (
     tuple(part / 255 for part in colour) for colour in (LOSS, (255, 255, 255), GAIN)
 )
-SCALE = LinearSegmentedColormap.from_list("headsieve", [_LOSS, _WHITE, _GAIN])
+# Steeper in the middle, as on the page: a small effect beside a large one is to be seen.
+_WEAK_LOSS, _WEAK_GAIN = (
+    tuple(1 - 0.4 * (1 - part) for part in colour) for colour in (_LOSS, _GAIN)
+)
+SCALE = LinearSegmentedColormap.from_list(
+    "headsieve",
+    [(0.0, _LOSS), (0.375, _WEAK_LOSS), (0.5, _WHITE), (0.625, _WEAK_GAIN), (1.0, _GAIN)],
+)
 LOSSES = LinearSegmentedColormap.from_list("headsieve losses", [_WHITE, _LOSS])
 
 

@@ -108,7 +108,8 @@ def radar(capabilities: Mapping[str, CapabilityResult], *, ax: Axes) -> Axes:
 def grouped_bars(capabilities: Mapping[str, CapabilityResult], *, ax: Axes) -> Axes:
     """Draw the accuracy of all tasks as bars, unmodified and without the heads of each capability.
 
-    A line on a bar is the 95 % interval of the drop, taken from the accuracy before.
+    A line on a bar is the 95 % interval of the drop: where the bar could end, measured from the
+    accuracy before.
 
     Parameters
     ----------
@@ -146,7 +147,8 @@ def grouped_bars(capabilities: Mapping[str, CapabilityResult], *, ax: Axes) -> A
         )
         low = [one.baseline - one.ci[1] for one in shown.values()]
         high = [one.baseline - one.ci[0] for one in shown.values()]
-        ax.vlines(at, low, high, color="black", linewidth=0.6)
+        lines = ax.vlines(at, low, high, color="black", linewidth=0.6)
+    lines.set_label("95 % interval of the drop")
     _name_tasks(ax, tasks, align="right")
     ax.tick_params(axis="x", length=0)
     ax.set(ylim=(0, _top(capabilities)), ylabel="accuracy")
@@ -186,9 +188,14 @@ def task_matrix(capabilities: Mapping[str, CapabilityResult], *, ax: Axes) -> Ax
                 va="center",
                 fontsize="x-small",
             )
-    draw_matrix(ax, losses, LOSSES, 0.0, 1.0)
+    mesh = draw_matrix(ax, losses, LOSSES, 0.0, 1.0)
+    bar = ax.figure.colorbar(mesh, cax=ax.inset_axes((1.02, 0, 0.025, 1)), ticks=[0, 0.5, 1])
+    bar.set_label("drop", fontsize="small")
+    bar.ax.tick_params(labelsize="x-small")
     _name_tasks(ax, tasks, align="left")
     ax.xaxis.tick_top()
+    ax.xaxis.set_label_position("top")
+    ax.set_xlabel("task")
     ax.set_yticks(
         range(len(capabilities)), [short(name, _NAME) for name in capabilities], parse_math=False
     )

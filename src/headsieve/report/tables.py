@@ -27,6 +27,7 @@ from headsieve.report.words import (
     duration,
     general_heads,
     idle,
+    interacting,
     interval,
     memory,
     nouns,
@@ -36,7 +37,14 @@ from headsieve.report.words import (
     verdict,
     warnings,
 )
-from headsieve.results import CapabilityResult, Claim, HeadResult, Result, TaskScore
+from headsieve.results import (
+    CapabilityResult,
+    Claim,
+    HeadResult,
+    Interactions,
+    Result,
+    TaskScore,
+)
 from headsieve.scores import LOG_PROB
 
 if TYPE_CHECKING:
@@ -129,7 +137,10 @@ def forecast_table(found: Forecast) -> RenderableType:
         ("floating-point operations", f"{found.flops:.2g}"),
         ("operations a second", f"{found.flops_per_second:.2g}"),
         ("time", duration(found.seconds)),
-        ("peak memory", memory(found.peak_memory_bytes)),
+        (
+            "peak memory" if found.workers == 1 else "peak memory of a worker",
+            memory(found.peak_memory_bytes),
+        ),
     ]
     if found.device_memory_bytes is not None:
         rows.append(("memory of the GPU", memory(found.device_memory_bytes)))
@@ -149,7 +160,7 @@ def tasks_table(records: Iterable[Mapping[str, Any]]) -> RenderableType:
         With name, kind, metric, items (or None), accuracy (of the default model, or None),
         description, needs.
     """
-    table = new_table("task", "kind", "metric", "items>", "default\nmodel>", "description")
+    table = new_table("task", "kind", "metric", "items>", "accuracy of\nsmollm2>", "description")
     for one in records:
         accuracy = "" if one["accuracy"] is None else number(one["accuracy"])
         items = "" if one["items"] is None else str(one["items"])
@@ -268,6 +279,8 @@ def _capability(
     if chosen := [by_name[head] for head in result.selected]:
         parts += [_heads(chosen), Text(""), _held_out(name, result), Text("")]
         parts += _random_sets(result)
+        if (found := result.verification.interactions) is not None:
+            parts += [Text(""), *_interactions(found), Text("")]
     else:
         parts += [
             Text(f"The {nouns(result)[1]} of the largest effects, none of them selected:"),
@@ -306,6 +319,13 @@ def _held_out(name: str, result: CapabilityResult) -> RenderableType:
 def _claim(name: str, claim: Claim) -> list[str]:
     values = (claim.baseline, claim.knocked_out, claim.drop)
     return [name, str(claim.items), *map(number, values), interval(claim.ci)]
+
+
+def _interactions(found: Interactions) -> list[RenderableType]:
+    table = new_table("share in the drop", "Shapley\nvalue>", "95 % interval>")
+    for one in found.shapley:
+        add_row(table, [one.head, number(one.value), interval(one.ci)])
+    return [table, *(Text(sentence) for sentence in interacting(found))]
 
 
 def _random_sets(result: CapabilityResult) -> list[RenderableType]:

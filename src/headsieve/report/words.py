@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from headsieve.models.heads import NOUNS, kind_of
-from headsieve.results import CapabilityResult, Claim, Interval
+from headsieve.results import CapabilityResult, Claim, Interactions, Interval
 from headsieve.scores import LOG_PROB
 
 # What a knocked-out head gives, by the ablation.
@@ -104,6 +104,26 @@ def general_heads(name: str, result: CapabilityResult, heads: Sequence[str]) -> 
     return (
         f"General {nouns(result)[1]}, which everything needs, not {name} alone: {', '.join(heads)}."
     )
+
+
+def interacting(found: Interactions) -> list[str]:
+    """Sentences on the pairs of heads that clearly act together, or that there is none."""
+    sentences = []
+    for pair in found.pairs:
+        heads = " and ".join(pair.heads)
+        size = f"{number(abs(pair.value))} (95 % interval of the interaction {interval(pair.ci)})"
+        if pair.ci[0] > 0:
+            sentences.append(
+                f"{heads} back each other up: both together cost more than either alone adds up "
+                f"to, by {size}."
+            )
+        elif pair.ci[1] < 0:
+            sentences.append(
+                f"{heads} overlap: both together cost less than either alone adds up to, by {size}."
+            )
+    if found.pairs and not sentences:
+        sentences.append("No two of them clearly back each other up or overlap.")
+    return sentences
 
 
 def other_items(tasks: Sequence[str]) -> str:
