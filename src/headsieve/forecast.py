@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import os
+import statistics
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from scipy.optimize import nnls
 from headsieve.errors import HeadsieveError
 from headsieve.localization import locate
 from headsieve.measure.ablation import Replacement
-from headsieve.measure.costs import ModelCosts, Work, kept_bytes, mask_bytes
+from headsieve.measure.costs import ModelCosts, Work, kept_bytes, mask_bytes, prompt_bytes
 from headsieve.measure.engine import attention_cost, check_masks, lowest_layer
 from headsieve.measure.in_process import (
     InProcess,
@@ -26,7 +27,7 @@ from headsieve.measure.in_process import (
     masks_per_batch,
     rows_at_once,
 )
-from headsieve.measure.packing import Row, TokenSequence, pack, single
+from headsieve.measure.packing import TokenSequence, pack, single
 from headsieve.measure.texts import Continuation, Responses, Texts
 from headsieve.measure.workers import Batch, BatchSize, Gradient, Measured, Way
 from headsieve.provenance import peak_memory
@@ -36,11 +37,12 @@ if TYPE_CHECKING:
     from headsieve.models.loading import Model
 
 # A calibration makes its batches so often, but stops once it has taken so long (seconds).
-_ROUNDS = 3
-_CALIBRATION = 6.0
+_ROUNDS = 5
+_CALIBRATION = 10.0
 # Larger batches are timed as so many masks.
 _MOST_MASKS = 256
-_SEED = 0
+# How many controls are measured depends on what a search finds, so several are made up.
+_REHEARSALS = 4
 
 
 @dataclass(frozen=True)
@@ -91,11 +93,11 @@ def forecast(
 ) -> Forecast:
     """Foretell what `locate` will take with the same arguments.
 
-    The study is rehearsed from its first question to its page, with scores that are made up, so
-    that the strategy asks about as much as it will; a few real batches say how long the model
-    takes. How many controls an adaptive search measures depends on what it finds, so the number
-    of evaluations is an estimate too. Where the model must write, it is taken to write as much as
-    it may.
+    The study is rehearsed from its first question to its page, four times, with scores that are
+    made up, so that the strategy asks about as much as it will; a few real batches say how long the
+    model takes. How many controls an adaptive search measures depends on what it finds, so the
+    number of evaluations is an estimate too. Where the model must write, it is taken to write as
+    much as it may.
 
     Parameters
     ----------
@@ -119,17 +121,19 @@ def forecast(
         raise HeadsieveError(f"The number of workers must be at least 1, not {workers}.")
     rehearsal = _Rehearsal(model.device.type, workers)
     started = time.perf_counter()
-    with tempfile.TemporaryDirectory() as place:
-        options = {**options, "out": os.path.join(place, "run"), "resume": False, "force": True}
-        study = locate(model, capabilities, workers=rehearsal, **options)
+    costs = []
+    for _number in range(_REHEARSALS):
+        with tempfile.TemporaryDirectory() as place:
+            options = {**options, "out": os.path.join(place, "run"), "resume": False, "force": True}
+            costs.append(locate(model, capabilities, workers=rehearsal, **options).result.cost)
     everything_else = time.perf_counter() - started - rehearsal.calibration
     on_gpu = model.device.type == "cuda"
     return Forecast(
-        evaluations=study.result.cost.evaluations,
-        tokens=study.result.cost.tokens,
-        flops=rehearsal.work.flops,
+        evaluations=round(statistics.fmean(cost.evaluations for cost in costs)),
+        tokens=round(statistics.fmean(cost.tokens for cost in costs)),
+        flops=rehearsal.work.flops / _REHEARSALS,
         flops_per_second=rehearsal.work.flops / max(rehearsal.seconds_of_work, 1e-9),
-        seconds=everything_else + rehearsal.seconds,
+        seconds=(everything_else + rehearsal.seconds) / _REHEARSALS,
         peak_memory_bytes=peak_memory() + (0 if on_gpu else rehearsal.more_memory),
         device_memory_bytes=torch.cuda.max_memory_allocated() + rehearsal.more_memory
         if on_gpu
@@ -148,9 +152,8 @@ class _Rehearsal:
         self.seconds = 0.0
         self.seconds_of_work = 0.0
         self.calibration = 0.0
-        self._rows: dict[str, list[Row]] = {}
-        self._ways: dict[str, Way] = {}
-        self._entered: set[str] = set()
+        self._begun = 0
+        self._written = 0
         self._kept_already = 0
 
     @property
@@ -165,7 +168,32 @@ class _Rehearsal:
         replacements: Mapping[str, Replacement],
         batch_size: BatchSize,
     ) -> None:
-        """Pack everything, and time a few batches of the first item set and of the largest."""
+        """Pack everything, and time a few batches of the first item set and of the largest.
+
+        They are timed once; another rehearsal makes up other answers.
+        """
+        self._ways: dict[str, Way] = {}
+        self._entered: set[str] = set()
+        self._make_up(model, texts)
+        if self._begun == 1:
+            self._prepare(model, texts, replacements, batch_size)
+
+    def _make_up(self, model: Model, texts: Mapping[str, Texts]) -> None:
+        rng = np.random.default_rng(self._begun)
+        self._begun += 1
+        # A few heads matter much and most hardly, as in real models.
+        self._nats = {name: rng.pareto(1.5, len(model.geometry)) * 0.1 for name in texts}
+        self._margins = {
+            name: rng.normal(2, 1.5, len(one.sequences)) for name, one in texts.items()
+        }
+
+    def _prepare(
+        self,
+        model: Model,
+        texts: Mapping[str, Texts],
+        replacements: Mapping[str, Replacement],
+        batch_size: BatchSize,
+    ) -> None:
         self._model = model
         self._texts = dict(texts)
         self._read = {name: _read(one) for name, one in texts.items()}
@@ -173,12 +201,6 @@ class _Rehearsal:
         cost = attention_cost(model)
         self._rows = {
             name: pack(one.sequences, attention_cost=cost) for name, one in self._read.items()
-        }
-        rng = np.random.default_rng(_SEED)
-        # A few heads matter much and most hardly, as in real models.
-        self._nats = {name: rng.pareto(1.5, len(model.geometry)) * 0.1 for name in texts}
-        self._margins = {
-            name: rng.normal(2, 1.5, len(one.sequences)) for name, one in texts.items()
         }
         started = time.perf_counter()
         self._calibrate(replacements, batch_size)
@@ -215,11 +237,15 @@ class _Rehearsal:
 
     @property
     def more_memory(self) -> int:
-        """Bytes of hidden states that the study will keep and the calibration did not."""
+        """Bytes that the study will take and the calibration did not.
+
+        Hidden states that it keeps, and keys and values of what it writes.
+        """
         if not self._reentry:
-            return 0
+            return self._written
         rows = [row for name in self._entered for row in self._rows[name]]
-        return max(0, kept_bytes(self._model, rows, self._memory) - self._kept_already)
+        kept = kept_bytes(self._model, rows, self._memory)
+        return max(0, kept - self._kept_already) + self._written
 
     def _calibrate(self, replacements: Mapping[str, Replacement], batch_size: BatchSize) -> None:
         """Time real batches, and fit seconds to passes and operations of layers and head."""
@@ -237,19 +263,21 @@ class _Rehearsal:
         lowest = [0, len(model.geometry.layers) // 2]
         times: dict[tuple[str, int], list[float]] = {}
         started = time.perf_counter()
-        for _round in range(_ROUNDS + 1):
+        for number in range(_ROUNDS + 1):
             for name in dict.fromkeys((names[0], largest)):
-                size = self._size(name)
+                size = self._timed(name)
                 for layer in lowest:
                     masks = np.zeros((size, len(model.geometry)), dtype=bool)
                     masks[:, [head.layer >= layer for head in model.geometry.heads].index(True)] = 1
                     measured = real.compute(Batch(name, masks))
                     times.setdefault((name, layer), []).append(measured.seconds * size)
-            if _round and time.perf_counter() - started > _CALIBRATION:
+            if not number:
+                started = time.perf_counter()
+            elif time.perf_counter() - started > _CALIBRATION:
                 break
         works, seconds = [], []
         for (name, layer), found in times.items():
-            size = self._size(name)
+            size = self._timed(name)
             works.append(_facts(self._reading(name, [layer] * size)))
             # The first one also keeps hidden states.
             seconds.append(float(np.median(found[1:])))
@@ -259,6 +287,10 @@ class _Rehearsal:
         self._seconds_each = fitted / scale
         tried = [row for name in {names[0], largest} for row in self._rows[name]]
         self._kept_already = kept_bytes(model, tried, self._memory) if self._reentry else 0
+
+    def _timed(self, name: str) -> int:
+        """Masks of a batch that is timed: half a batch, so that it can be timed more often."""
+        return max(1, self._size(name) // 2)
 
     def _size(self, name: str) -> int:
         prompts = self._texts[name].prompts
@@ -279,6 +311,9 @@ class _Rehearsal:
     def _batch_work(self, name: str, entries: Sequence[int]) -> Work:
         prompts = self._texts[name].prompts
         rows = rows_at_once(self._model, prompts, self._memory) if prompts else 1
+        for prompt in prompts:
+            taken = min(rows, len(prompts) * len(entries)) * prompt_bytes(self._model, prompt)
+            self._written = max(self._written, taken)
         return self._reading(name, entries) + self._costs.writing(prompts, len(entries), rows)
 
     def _reading(self, name: str, entries: Sequence[int]) -> Work:

@@ -198,25 +198,24 @@ def _choose_prefill(model: Model, group: Sequence[tuple[int, ...]]) -> _Prefill:
     # A token after each prompt, so that the prompt's own last one becomes a node of the tree.
     sequences = [TokenSequence((*prompt, 0), len(prompt)) for prompt in group]
     rows = pack(sequences, attention_cost=attention_cost(model))
-    shared = partial(_shared_prefill, model, rows)
     try:
-        exact = _is_exact(model, shared, group)
+        exact = _is_exact(model, rows, group)
     # An architecture may refuse what it cannot take.
     except (RuntimeError, TypeError, ValueError, LookupError, AttributeError, KnockoutError):
         exact = False
-    return shared if exact else partial(_plain_prefill, model, group)
+    return partial(_shared_prefill, model, rows) if exact else partial(_plain_prefill, model, group)
 
 
-def _is_exact(model: Model, shared: _Prefill, group: Sequence[tuple[int, ...]]) -> bool:
-    """Whether the next tokens, and those after one more step, get what plain rows give them.
+def _is_exact(model: Model, rows: Sequence[Row], group: Sequence[tuple[int, ...]]) -> bool:
+    """Whether packed rows give the next tokens, and those after one more step, what plain ones do.
 
     As when scores are measured, the longest prompt and the last one are tried, under two masks.
     """
     longest = max(range(len(group)), key=lambda number: len(group[number]))
     sample = sorted({longest, len(group) - 1})
     masks = check_masks(model)
-    one = shared(masks)
-    one.select([mask * len(group) + number for mask in range(len(masks)) for number in sample])
+    tried = [row.only(sample) for row in rows if np.isin(row.sequences, sample).any()]
+    one = _shared_prefill(model, tried, masks)
     other = _plain_prefill(model, [group[number] for number in sample], masks)
     for _ in range(2):
         if not agree(_log_probs(one), _log_probs(other), model.dtype):
