@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from headsieve import Study
-from headsieve.results import CapabilityResult
+from headsieve.results import CapabilityResult, FormCheck
 
 HEADER = (
     "| capability | strategy, seed | heads | before → after | lost | controls' mean loss "
-    "| largest | `text`, nats | random sets | evaluations |"
+    "| largest | `text`, nats | random sets | form | evaluations |"
 )
 
 
@@ -35,9 +35,17 @@ def row(name: str, result: CapabilityResult, strategy: str, seed: int) -> str:
         f"{losses[worst]:.2f} ({worst})",
         " ".join(f"{drop:.3f}" for drop in text) or "-",
         f"{checks.random_sets.mean_drop:.2f}",
+        _form(checks.form),
         f"{result.evaluations.capability} + {result.evaluations.controls}",
     ]
     return f"| {' | '.join(cells)} |"
+
+
+def _form(form: FormCheck | None) -> str:
+    """Whether the form of the answers explains the drop."""
+    if form is None or form.explains is None:
+        return "-"
+    return "explains it" if form.explains else "no"
 
 
 def main() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import hypothesis
 import numpy as np
 import pytest
 
 from headsieve.models.loading import Model
+from tests.taskfiles import write_task
 from tests.tiny import CONFIGS, MakeModel, Masks, count_hooks, tiny_model
 
 # A busy machine is slow, which is no fault of what is tested.
@@ -51,3 +53,11 @@ def no_hook_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
     for name in ("model", "llama"):
         if name in request.fixturenames:
             assert count_hooks(request.getfixturevalue(name).hf) == 0
+
+
+@pytest.fixture
+def two_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work in a folder with the two task files of `tests.studies`."""
+    monkeypatch.chdir(tmp_path)
+    write_task(Path("skill.json"))
+    write_task(Path("other.json"), "?")

@@ -17,8 +17,8 @@ from headsieve.models.loading import Model
 from headsieve.study import Study
 from headsieve.workbench import Workbench
 from tests.report.atlas_example import atlas as example
+from tests.studies import Counting
 from tests.taskfiles import write_task
-from tests.test_study import Counting
 
 MARKS = {"one": "", "two": "?", "three": "!", "four": ";"}
 TASKS = [f"{name}.json" for name in MARKS]

@@ -4,69 +4,31 @@ from __future__ import annotations
 
 import json
 import random
-import signal
 import sqlite3
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import transformers
 
 from headsieve.errors import HeadsieveError
 from headsieve.localization import locate
 from headsieve.measure.items import ContinuationItems, tokenize
-from headsieve.models.loading import Model, load_model
+from headsieve.models.loading import Model
 from headsieve.progress import Progress
 from headsieve.results import Result
 from headsieve.scoring import score
 from headsieve.study import Study
 from headsieve.tasks import ItemTask, load_task
 from headsieve.tasks.selection import CONTROL_COUNT, TEXT_CONTROL
-from tests.taskfiles import WORDS, lasting, save_model, write_task
+from tests.studies import Counting, find, rows
+from tests.taskfiles import WORDS, lasting
 from tests.test_scoring import by_hand
+from tests.tiny import byte_tokenizer
 
-OPTIONS: dict[str, Any] = {
-    "controls": ["other.json"],
-    "budget": 24,
-    "heads": 3,
-    "max_control_drop": 1.0,
-    "limit": 6,
-    "force": True,
-}
-
-
-@pytest.fixture(autouse=True)
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Work in a folder with two task files."""
-    monkeypatch.chdir(tmp_path)
-    write_task(Path("skill.json"))
-    write_task(Path("other.json"), "?")
-
-
-def find(model: Model, *capabilities: str, **options: Any) -> Study:
-    return locate(model, capabilities or ["skill.json"], **OPTIONS | options)
-
-
-def rows(journal: Path) -> int:
-    with sqlite3.connect(journal) as connection:
-        return int(connection.execute("SELECT COUNT(*) FROM measurements").fetchone()[0])
-
-
-class Counting(Progress):
-    """Counts evaluations; interrupts, as Ctrl-C does, once there are `last`."""
-
-    def __init__(self, last: int | None = None) -> None:
-        self.last = last
-        self.made = 0
-
-    def advance(self, count: int) -> None:
-        self.made += count
-        if self.last is not None and self.made >= self.last:
-            raise KeyboardInterrupt
+pytestmark = pytest.mark.usefixtures("two_tasks")
 
 
 class Meddling(Progress):
@@ -137,6 +99,19 @@ def test_examples_are_held_out_items_as_they_were_scored(llama: Model) -> None:
     # Those that the knockout turned come first.
     turned = [one.right_before and not one.right_after for one in shown.items]
     assert turned == sorted(turned, reverse=True)
+
+
+def test_a_model_that_cannot_write_has_no_examples() -> None:
+    config = transformers.OpenAIGPTConfig(
+        n_embd=32, n_layer=2, n_head=4, n_positions=256, vocab_size=len(byte_tokenizer())
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        hf = transformers.OpenAIGPTLMHeadModel(config)
+    study = find(Model(hf, byte_tokenizer(), "gpt"))
+    assert study["skill"].selected
+    assert not study.examples
+    assert study["skill"].verification.form is None
 
 
 def test_a_study_says_what_it_holds(llama: Model) -> None:
@@ -269,73 +244,6 @@ def test_search_items_held_out_items_and_examples_are_disjoint(
     assert not examples & (search | held_out)
 
 
-@pytest.mark.parametrize("last", [1, 2, 3, 17, 30, 38])
-def test_an_interrupted_study_goes_on(llama: Model, last: int) -> None:
-    undisturbed = Counting()
-    options: dict[str, Any] = {"batch_size": 2, "heads": 2}
-    reference = find(llama, progress=undisturbed, **options)
-    assert undisturbed.made > 38
-    first, second = Counting(last), Counting()
-    with pytest.raises(KeyboardInterrupt):
-        find(llama, out="run", progress=first, **options)
-    assert rows(Path("run/measurements.sqlite")) == first.made
-    with pytest.raises(HeadsieveError, match="no finished study"):
-        Study.load("run")
-    resumed = find(llama, out="run", resume=True, progress=second, **options)
-    assert lasting(resumed.result) == lasting(reference.result)
-    assert first.made + second.made == undisturbed.made
-    assert rows(Path("run/measurements.sqlite")) == undisturbed.made
-
-
-def test_a_finished_study_is_resumed_without_measuring(llama: Model) -> None:
-    finished = find(llama, out="run")
-    counting = Counting()
-    again = find(llama, out="run", resume=True, progress=counting)
-    assert counting.made == 0
-    assert lasting(again.result) == lasting(finished.result)
-
-
-def test_a_killed_study_goes_on(llama: Model) -> None:
-    save_model(llama, Path("model"))
-    arguments = [
-        *("locate", "skill.json", "--model", "model", "--device", "cpu"),
-        *("--controls", "other.json", "--budget", "24", "--heads", "3", "--limit", "6"),
-        *("--max-control-drop", "1", "--batch-size", "1", "--force", "--out"),
-    ]
-
-    def start(folder: str, *more: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "headsieve", *arguments, folder, *more]
-        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-    journal = Path("run/measurements.sqlite")
-    doomed = start("run")
-    try:
-        kept = 0
-        while kept < 8 and doomed.poll() is None:
-            time.sleep(0.002)
-            if journal.exists():
-                try:
-                    kept = rows(journal)
-                except sqlite3.OperationalError:  # locked, or the table is not there yet
-                    continue
-    finally:
-        doomed.kill()
-        doomed.wait()
-    assert doomed.returncode == -signal.SIGKILL
-    kept = rows(journal)
-    assert not Path("run/result.json").exists()
-
-    counting = Counting()
-    options: dict[str, Any] = {"batch_size": 1, "resume": True, "progress": counting}
-    model = load_model("model", device="cpu")
-    resumed = find(model, out="run", **options)
-    undisturbed = find(model, batch_size=1)
-    assert lasting(resumed.result) == lasting(undisturbed.result)
-    total = undisturbed.result.cost.evaluations
-    assert rows(journal) == total
-    assert counting.made == total - kept
-
-
 def test_a_capability_that_the_model_lacks_is_refused(llama: Model) -> None:
     with pytest.raises(HeadsieveError, match=r"not clearly above chance .* should at 0\.60"):
         find(llama, force=False, out="run")
@@ -384,36 +292,6 @@ def test_gradients_are_counted_and_not_computed_twice(llama: Model) -> None:
         find(llama, prior="magic")
 
 
-@pytest.mark.parametrize(
-    ("file", "old", "new"),
-    [
-        ("result.json", '"selected": [', '"selected": ["L9H9", '),
-        ("result.json", '"effect": -', '"effect": NaN, "x": -'),
-        # A chart of so many layers would take all memory.
-        ("result.json", '"layer": 1,', '"layer": 1000000000,'),
-        ("result.json", '"head": "L1H', '"head": "L1000000H'),
-        ("result.json", '"head": "L1H', '"head": "banana'),
-        ("result.json", '"head": "L0H1"', '"head": "L0H0"'),
-        ("heads.csv", "role", "rule"),
-        ("heads.csv", "skill,L0H1", "skill,L0H2"),
-        ("study.toml", "[items]", "[items]\nskill-2 = 3"),
-        ("study.toml", "budget = ", 'budget = "much" # '),
-        ("study.toml", "seed", "future = 1\nseed"),
-        ("study.toml", "budget", "buudget"),
-        ("figures/skill-curve.csv", "value", "valour"),
-        ("figures/skill-curve.csv", ",0.", ",nan"),
-        ("figures/skill-curve.csv", "skill", "other"),
-    ],
-)
-def test_a_damaged_run_folder_is_named(llama: Model, file: str, old: str, new: str) -> None:
-    find(llama, out="run")
-    path = Path("run") / file
-    assert old in path.read_text()
-    path.write_text(path.read_text().replace(old, new))
-    with pytest.raises(HeadsieveError, match="run"):
-        Study.load("run")
-
-
 @pytest.mark.parametrize("strategy", ["exhaustive", "greedy", "paper"])
 def test_only_the_adaptive_strategy_takes_a_prior(llama: Model, strategy: str) -> None:
     with pytest.raises(HeadsieveError, match=f"The strategy {strategy} takes no prior"):
@@ -443,21 +321,6 @@ def test_default_controls_are_written_down(llama: Model) -> None:
     assert study["skill"].verification.controls[TEXT_CONTROL].metric == "log_prob"
 
 
-def test_edited_items_are_told_on_resuming(llama: Model) -> None:
-    find(llama, out="run")
-    write_task(Path("skill.json"), "!")
-    with pytest.raises(HeadsieveError, match="items of the task skill have changed"):
-        find(llama, out="run", resume=True)
-
-
-def test_a_refused_study_is_forced_without_resuming(llama: Model) -> None:
-    with pytest.raises(HeadsieveError, match="or use --force"):
-        find(llama, force=False, out="run")
-    forced = find(llama, out="run")
-    assert forced.config.force
-    assert forced.result.cost.evaluations == find(llama).result.cost.evaluations
-
-
 def test_a_model_with_heads_out_is_not_taken_for_the_unmodified_one(llama: Model) -> None:
     with llama.knockout(["L0H1"]):
         with pytest.raises(HeadsieveError, match="knocked out already"):
@@ -474,18 +337,6 @@ def test_tasks_are_lists_of_names_or_paths(llama: Model) -> None:
         find(llama, controls=Path("other.json"))
     with pytest.raises(HeadsieveError, match="tasks must be a list"):
         score(llama, "text")
-    study = locate(llama, [Path("skill.json")], **OPTIONS | {"controls": [Path("other.json")]})
+    study = find(llama, Path("skill.json"), controls=[Path("other.json")])
     assert study.config.capabilities == ("skill.json",)
     assert study.config.controls == ("other.json",)
-
-
-def test_a_run_folder_in_the_home_folder(llama: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(Path.cwd() / "home"))
-    study = find(llama, out="~/run")
-    assert study.folder == Path.cwd() / "home" / "run"
-    assert Study.load("~/run") == study
-
-
-def test_resuming_needs_a_folder(llama: Model) -> None:
-    with pytest.raises(HeadsieveError, match="name its run folder"):
-        find(llama, resume=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -59,6 +60,12 @@ def require_room(model: Model, prompt: Sequence[int], max_new_tokens: int) -> No
             f"A prompt has {len(prompt)} tokens and up to {max_new_tokens} are to follow, but the "
             f"model takes at most {limit}."
         )
+
+
+def can_write(model: Model) -> bool:
+    """Whether the architecture keeps keys and values, without which no model is asked to write."""
+    options = inspect.signature(type(model.hf).forward).parameters
+    return not {"cache", "past_key_values"}.isdisjoint(options)
 
 
 def default_rows(model: Model) -> int:

@@ -147,8 +147,8 @@ def grouped_bars(capabilities: Mapping[str, CapabilityResult], *, ax: Axes) -> A
         )
         low = [one.baseline - one.ci[1] for one in shown.values()]
         high = [one.baseline - one.ci[0] for one in shown.values()]
-        lines = ax.vlines(at, low, high, color="black", linewidth=0.6)
-    lines.set_label("95 % interval of the drop")
+        label = "95 % interval of the drop" if number_ == 1 else "_nolegend_"
+        ax.vlines(at, low, high, color="black", linewidth=0.6, label=label)
     _name_tasks(ax, tasks, align="right")
     ax.tick_params(axis="x", length=0)
     ax.set(ylim=(0, _top(capabilities)), ylabel="accuracy")

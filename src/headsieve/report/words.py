@@ -111,16 +111,13 @@ def interacting(found: Interactions) -> list[str]:
     sentences = []
     for pair in found.pairs:
         heads = " and ".join(pair.heads)
-        size = f"{number(abs(pair.value))} (95 % interval of the interaction {interval(pair.ci)})"
+        size = number(abs(pair.value))
+        sure = f"(interaction {number(pair.value)}, 95 % interval {interval(pair.ci)})"
+        together = f"together they cost {size}"
         if pair.ci[0] > 0:
-            sentences.append(
-                f"{heads} back each other up: both together cost more than either alone adds up "
-                f"to, by {size}."
-            )
+            sentences.append(f"{heads} back each other up: {together} more than one by one {sure}.")
         elif pair.ci[1] < 0:
-            sentences.append(
-                f"{heads} overlap: both together cost less than either alone adds up to, by {size}."
-            )
+            sentences.append(f"{heads} overlap: {together} less than one by one {sure}.")
     if found.pairs and not sentences:
         sentences.append("No two of them clearly back each other up or overlap.")
     return sentences

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from headsieve.measure.generation import encode_prompt
+from headsieve.measure.generation import can_write, encode_prompt
 from headsieve.measure.items import ItemSet
 from headsieve.measure.texts import Prompt
 from headsieve.tasks.judged import FAULTS, FaultItems
@@ -33,11 +33,12 @@ def answer_prompts(items: Sequence[Item], prefix: str, model: Model) -> list[Pro
     Returns
     -------
     list of Prompt or None
-        One for each item; None where the model has no room for it.
+        One for each item; None where the model has no room for it or cannot write.
     """
+    if not can_write(model):
+        return [None] * len(items)
     tokenizer, limit = model.tokenizer, model.position_limit
-    lengths = [len(tokenizer(item.continuations[item.correct])["input_ids"]) for item in items]
-    new_tokens = min(max(lengths) + _MORE_TOKENS, _MOST_TOKENS)
+    new_tokens = min(_longest(items, tokenizer) + _MORE_TOKENS, _MOST_TOKENS)
     tokens = [encode_prompt(tokenizer, prefix + item.prompt) for item in items]
     return [
         Prompt(one, new_tokens, ("\n",))
@@ -51,10 +52,16 @@ def answer_companions(items: Sequence[Item], prefix: str, model: Model) -> Mappi
     """Faults of form in what the model says to each item, as `TaskItems.companions`.
 
     Any text is an answer; what counts is whether there is one and whether it comes to an end. None
-    where the model has no room for one of the prompts.
+    where the model has no room for one of the prompts or cannot write, or where an answer is so
+    long that a wrong one may rightly take more tokens than are written.
     """
     prompts = answer_prompts(items, prefix, model)
-    if None in prompts:
+    if None in prompts or _longest(items, model.tokenizer) > _MOST_TOKENS - _MORE_TOKENS:
         return {}
     fitting = tuple(prompt for prompt in prompts if prompt is not None)
     return {FAULTS: FaultItems(fitting, lambda said: [True] * len(said), "any text")}
+
+
+def _longest(items: Sequence[Item], tokenizer: Any) -> int:
+    """Tokens of the longest right answer."""
+    return max(len(tokenizer(item.continuations[item.correct])["input_ids"]) for item in items)
