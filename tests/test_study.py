@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import transformers
 
 from headsieve.errors import HeadsieveError
 from headsieve.localization import locate
@@ -26,7 +25,6 @@ from headsieve.tasks.selection import CONTROL_COUNT, TEXT_CONTROL
 from tests.studies import Counting, find, rows
 from tests.taskfiles import WORDS, lasting
 from tests.test_scoring import by_hand
-from tests.tiny import byte_tokenizer
 
 pytestmark = pytest.mark.usefixtures("two_tasks")
 
@@ -101,14 +99,12 @@ def test_examples_are_held_out_items_as_they_were_scored(llama: Model) -> None:
     assert turned == sorted(turned, reverse=True)
 
 
-def test_a_model_that_cannot_write_has_no_examples() -> None:
-    config = transformers.OpenAIGPTConfig(
-        n_embd=32, n_layer=2, n_head=4, n_positions=256, vocab_size=len(byte_tokenizer())
-    )
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        hf = transformers.OpenAIGPTLMHeadModel(config)
-    study = find(Model(hf, byte_tokenizer(), "gpt"))
+def test_a_model_that_cannot_write_has_no_examples(
+    llama: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert find(llama)["skill"].verification.form is not None
+    monkeypatch.setattr("headsieve.tasks.answers.can_write", lambda _model: False)
+    study = find(llama)
     assert study["skill"].selected
     assert not study.examples
     assert study["skill"].verification.form is None
