@@ -67,7 +67,7 @@ def test_each_weakness_has_its_warning(weak: CapabilityResult, warning: str) -> 
 def test_a_head_of_no_clear_effect_is_not_named_alone() -> None:
     found = capability(selected=["L1H2", "L0H0"])
     (warning,) = words.warnings("antonym", found)
-    assert warning.startswith("of L0H0 no effect alone is clear")
+    assert warning.startswith("no clear effect alone: L0H0 (")
 
 
 def test_an_empty_selection_claims_no_drop() -> None:

@@ -158,8 +158,8 @@ def warnings(name: str, result: CapabilityResult) -> list[str]:
     highest = {head.head: head.ci[1] for head in result.heads}
     if weak := [head for head in result.selected if highest[head] >= 0]:
         found.append(
-            f"of {', '.join(weak)} no effect alone is clear (95 % interval up to zero or beyond); "
-            "the claim is of the set as a whole."
+            f"no clear effect alone: {', '.join(weak)} (95 % interval up to zero or beyond); the "
+            "claim is of the set as a whole."
         )
     losers = [
         f"{control} ({number(claim.drop)}{_unit(claim)})"
