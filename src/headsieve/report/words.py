@@ -168,8 +168,7 @@ def warnings(name: str, result: CapabilityResult) -> list[str]:
     ]
     if losers:
         found.append(
-            f"these {nouns(result)[1]} are not {name}'s alone; controls that lose too: "
-            f"{', '.join(losers)}."
+            f"{_these(result)} not {name}'s alone; controls that lose too: {', '.join(losers)}."
         )
     if not checks.controls:
         found.append(
@@ -200,6 +199,11 @@ def ranges(numbers: Iterable[int]) -> str:
         else:
             runs.append([value])
     return ", ".join("-".join(map(str, run)) for run in runs)
+
+
+def _these(result: CapabilityResult) -> str:
+    one, many = nouns(result)
+    return f"this {one} is" if len(result.selected) == 1 else f"these {many} are"
 
 
 def _unit(claim: Claim) -> str:

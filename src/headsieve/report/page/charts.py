@@ -275,6 +275,7 @@ def fit(linearity: Linearity) -> Spec:
                         "type": "quantitative",
                         "title": "predicted (nats)",
                         "scale": scale,
+                        "axis": {"tickCount": 6, "labelOverlap": True},
                     },
                     "y": {
                         "field": "measured",
