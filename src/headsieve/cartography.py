@@ -24,8 +24,7 @@ from headsieve.atlas_result import (
 from headsieve.errors import HeadsieveError
 from headsieve.models.knockout import require_unmodified
 from headsieve.progress import Progress
-from headsieve.provenance import describe_model, peak_memory, versions
-from headsieve.results import Cost
+from headsieve.provenance import describe_model, total_cost, versions
 from headsieve.runs import Config, open_journal, run_folder
 from headsieve.scores import LOG_PROB
 from headsieve.sensing.choice import best_set
@@ -198,7 +197,6 @@ def _result(
     general = _general(bench, config, names, matrix, needed)
     found = modularity(matrix[alone], np.random.default_rng([config.seed, 2]))
     tree = cluster(beyond_shared(shares(matrix[alone])))
-    evaluations, tokens, seconds = bench.journal.totals()
     return AtlasResult(
         schema=ATLAS_SCHEMA,
         headsieve=metadata.version("headsieve"),
@@ -233,12 +231,7 @@ def _result(
             permutations=PERMUTATIONS,
         ),
         masks=len(first.scores[names[0]]),
-        cost=Cost(
-            evaluations=evaluations,
-            tokens=tokens,
-            seconds=seconds,
-            peak_memory_bytes=peak_memory(),
-        ),
+        cost=total_cost(bench.journal),
         versions=versions(),
     )
 

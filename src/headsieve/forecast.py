@@ -175,25 +175,9 @@ class _Rehearsal:
         self._ways: dict[str, Way] = {}
         self._entered: set[str] = set()
         self._make_up(model, texts)
-        if self._begun == 1:
-            self._prepare(model, texts, replacements, batch_size)
-
-    def _make_up(self, model: Model, texts: Mapping[str, Texts]) -> None:
-        rng = np.random.default_rng(self._begun)
         self._begun += 1
-        # A few heads matter much and most hardly, as in real models.
-        self._nats = {name: rng.pareto(1.5, len(model.geometry)) * 0.1 for name in texts}
-        self._margins = {
-            name: rng.normal(2, 1.5, len(one.sequences)) for name, one in texts.items()
-        }
-
-    def _prepare(
-        self,
-        model: Model,
-        texts: Mapping[str, Texts],
-        replacements: Mapping[str, Replacement],
-        batch_size: BatchSize,
-    ) -> None:
+        if self._begun > 1:
+            return
         self._model = model
         self._texts = dict(texts)
         self._read = {name: _read(one) for name, one in texts.items()}
@@ -205,6 +189,14 @@ class _Rehearsal:
         started = time.perf_counter()
         self._calibrate(replacements, batch_size)
         self.calibration = time.perf_counter() - started
+
+    def _make_up(self, model: Model, texts: Mapping[str, Texts]) -> None:
+        rng = np.random.default_rng(self._begun)
+        # A few heads matter much and most hardly, as in real models.
+        self._nats = {name: rng.pareto(1.5, len(model.geometry)) * 0.1 for name in texts}
+        self._margins = {
+            name: rng.normal(2, 1.5, len(one.sequences)) for name, one in texts.items()
+        }
 
     def way(self, name: str) -> Way:
         """How an item set will be measured, and what it takes to find out."""

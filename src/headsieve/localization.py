@@ -22,11 +22,10 @@ from headsieve.measure.workers import Workers
 from headsieve.models.heads import NOUNS, Units
 from headsieve.models.knockout import require_unmodified
 from headsieve.progress import Progress
-from headsieve.provenance import describe_model, peak_memory, versions
+from headsieve.provenance import describe_model, total_cost, versions
 from headsieve.report.curve import Curve
 from headsieve.results import (
     CapabilityResult,
-    Cost,
     Evaluations,
     FrontierPoint,
     Result,
@@ -291,7 +290,6 @@ def _curve(
 def _study(
     bench: Workbench, config: Config, located: Mapping[str, _Located], folder: Path | None
 ) -> Study:
-    evaluations, tokens, seconds = bench.journal.totals()
     result = Result(
         schema=1,
         headsieve=metadata.version("headsieve"),
@@ -300,12 +298,7 @@ def _study(
         command=config.command,
         model=describe_model(bench.model).model_copy(update={"device": config.device}),
         capabilities={name: one.result for name, one in located.items()},
-        cost=Cost(
-            evaluations=evaluations,
-            tokens=tokens,
-            seconds=seconds,
-            peak_memory_bytes=peak_memory(),
-        ),
+        cost=total_cost(bench.journal),
         versions=versions(),
     )
     return Study(

@@ -1,4 +1,4 @@
-"""What a result says of where it comes from: the model, the versions, the memory it took."""
+"""What a result says of where it comes from: the model, the versions, what it took."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import sys
 from importlib import metadata
 from typing import TYPE_CHECKING
 
-from headsieve.results import ModelInfo
+from headsieve.results import Cost, ModelInfo
 
 if TYPE_CHECKING:
+    from headsieve.measure.journal import Journal
     from headsieve.models.loading import Model
 
 _PACKAGES = ("torch", "transformers", "numpy", "scikit-learn", "scipy")
@@ -43,3 +44,14 @@ def peak_memory() -> int:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     # Linux counts in KiB, macOS in bytes.
     return peak if sys.platform == "darwin" else peak * 1024
+
+
+def total_cost(journal: Journal) -> Cost:
+    """What all measurements of a journal took, and this process's memory."""
+    evaluations, tokens, seconds = journal.totals()
+    return Cost(
+        evaluations=evaluations,
+        tokens=tokens,
+        seconds=seconds,
+        peak_memory_bytes=peak_memory(),
+    )

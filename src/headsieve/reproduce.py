@@ -15,10 +15,10 @@ from headsieve.errors import HeadsieveError
 from headsieve.form import check_form
 from headsieve.models.knockout import require_unmodified
 from headsieve.progress import Progress
-from headsieve.provenance import describe_model, peak_memory, versions
+from headsieve.provenance import describe_model, total_cost, versions
 from headsieve.report.reproduction import figure_svg, reproduction_page
 from headsieve.reproduction import Reproduction, ReproductionConfig
-from headsieve.results import Cost, FormCheck
+from headsieve.results import FormCheck
 from headsieve.runs import SMALLEST_LIMIT, Config, open_journal, run_folder, write_atomically
 from headsieve.sensing.problem import Columns, Problem, to_masks
 from headsieve.sensing.strategies import find_strategy, search
@@ -212,7 +212,6 @@ class _Programme:
         )
         curve = self._curve() if "math" in self.found else {}
         wmdp, form = self._wmdp(), self._forms()
-        evaluations, tokens, seconds = self.journal.totals()
         return Reproduction(
             schema=1,
             headsieve=metadata.version("headsieve"),
@@ -230,12 +229,7 @@ class _Programme:
             curve=curve,
             wmdp=wmdp,
             form=form,
-            cost=Cost(
-                evaluations=evaluations,
-                tokens=tokens,
-                seconds=seconds,
-                peak_memory_bytes=peak_memory(),
-            ),
+            cost=total_cost(self.journal),
             versions=versions(),
         )
 
