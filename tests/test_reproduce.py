@@ -74,6 +74,7 @@ def test_tables_stand_beside_the_published_figures(options: HarnessOptions, tmp_
     assert wmdp.rows["chem"][0] == "- / 0.53"
     said = "\n".join(notes(done))
     assert "Without wmdp_chem: " in said
+    assert "No heads of chem: its tasks could not be had" in said
     page = (tmp_path / "reproduction.html").read_text()
     assert "0.58" in page
     assert paper_figures().url in page

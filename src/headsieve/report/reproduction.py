@@ -93,6 +93,11 @@ def notes(done: Reproduction) -> list[str]:
     """What a reader of the tables must know."""
     found = [f"Heads of {name}: {', '.join(heads)}." for name, heads in done.heads.items()]
     found += [
+        f"No heads of {name}: its tasks could not be had, or the search found none."
+        for name in (*_SETS, *_SUBJECTS)
+        if name not in ("none", *done.heads)
+    ]
+    found += [
         f"The form of the answers explains what {task} loses: {form.reason}."
         for task, form in done.form.items()
         if form.explains
@@ -152,7 +157,9 @@ def _draw_table(done: Reproduction, ax: Axes) -> None:
         published = [paper.after_knockout[row][task] for task in paper.tasks]
         ax.plot(at, published, "_", color="black", markersize=5, markeredgewidth=0.8)
     ax.plot([], [], "_", color="black", label="published")
-    ax.set_xticks(range(len(paper.tasks)), paper.tasks, rotation=20)
+    ax.set_xticks(
+        range(len(paper.tasks)), paper.tasks, rotation=30, ha="right", rotation_mode="anchor"
+    )
     ax.set_ylabel("score")
     ax.legend(ncols=len(_SETS) + 1, loc="lower center", bbox_to_anchor=(0.5, 1), frameon=False)
 
