@@ -199,7 +199,7 @@ def test_a_killed_export_leaves_no_folder_under_the_name(new: Path) -> None:
             ["run", "--capability", "skill", "--revision", "main", "--to", "x"],
             "A revision is one on the hub",
         ),
-        (["run", "--to", "x"], "several capabilities; name one: skill, other"),
+        (["run", "--to", "x"], "name one with --capability: skill, other"),
         (["run", "--capability", "rhyme", "--to", "x"], "no capability 'rhyme'; it has skill"),
         (["nothing", "--to", "x"], "nothing holds no finished study"),
         (["--knockout", "L0H9", "--model", "model", "--to", "x"], "no head L0H9"),

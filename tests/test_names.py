@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headsieve.errors import HeadsieveError
-from headsieve.names import join_names, split_names
+from headsieve.names import join_names, option, split_names
 
-# No name of a task begins or ends with a space, or holds the end of a line.
+# No name of a task begins or ends with a space.
 NAMES = st.lists(
-    st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs", "Cc"]))
+    st.text(st.characters(exclude_categories=["Cs", "Cc"]) | st.just("\n"))
     .map(str.strip)
     .filter(bool),
     min_size=1,
@@ -21,6 +21,11 @@ NAMES = st.lists(
 @given(NAMES)
 def test_a_list_is_read_as_it_was_written(names: list[str]) -> None:
     assert split_names(join_names(names)) == names
+
+
+def test_a_value_that_looks_like_an_option_is_joined_to_its_own() -> None:
+    assert option("--controls", "-x.json") == ["--controls=-x.json"]
+    assert option("--seed", 0) == ["--seed", "0"]
 
 
 def test_quotes_are_for_names_with_commas() -> None:

@@ -140,6 +140,15 @@ def test_a_run_folder_in_the_home_folder(llama: Model, monkeypatch: pytest.Monke
     assert Study.load("~/run") == study
 
 
+def test_resuming_may_add_interactions_and_not_drop_them(llama: Model) -> None:
+    pytest.importorskip("shapiq", reason="the extra interactions is not installed")
+    find(llama, out="run")
+    added = find(llama, out="run", resume=True, interactions=True)
+    assert added["skill"].verification.interactions is not None
+    with pytest.raises(HeadsieveError, match="has interactions = True, not False"):
+        find(llama, out="run", resume=True)
+
+
 def test_resuming_needs_a_folder(llama: Model) -> None:
     with pytest.raises(HeadsieveError, match="name its run folder"):
         find(llama, resume=True)

@@ -27,6 +27,10 @@ class AtlasConfig(Config):
         words = ["atlas", "--tasks", join_names(self.capabilities)]
         return [*words, "--budget", str(self.budget), "--prior", self.prior]
 
+    @property
+    def _last(self) -> list[str]:
+        return []
+
 
 @dataclass(frozen=True)
 class Atlas:

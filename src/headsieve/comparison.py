@@ -27,7 +27,7 @@ class ComparedRun:
     ----------
     run : str
         Its folder.
-    model, fingerprint, strategy, ablation : str
+    model, fingerprint, units, strategy, ablation : str
     seed, budget : int
     evaluations, tokens : int
         Of the whole study.
@@ -37,6 +37,7 @@ class ComparedRun:
     run: str
     model: str
     fingerprint: str
+    units: str
     strategy: str
     ablation: str
     seed: int
@@ -188,6 +189,7 @@ def _run(run: str, study: Study) -> ComparedRun:
         run=run,
         model=study.result.model.name,
         fingerprint=study.result.model.fingerprint,
+        units=config.units,
         strategy=config.strategy,
         ablation=config.ablation,
         seed=config.seed,

@@ -109,11 +109,13 @@ def collect_examples(
     if not chosen:
         return None
     first = fit[chosen[0]]
+    replacement = bench.replacements.get(f"{name} held-out")
     generator = Generator(
         model,
         [fit[number].tokens for number in chosen],
         max_new_tokens=first.max_new_tokens,
         stop=first.stop,
+        replacement=None if replacement is None else replacement.outputs(model),
     )
     whole, without = generator.generate(masks)
     return Examples(

@@ -200,7 +200,9 @@ def exported_capability(study: Study, name: str | None) -> str:
     if name is None and len(names) == 1:
         name = names[0]
     if name is None:
-        raise HeadsieveError(f"The study has several capabilities; name one: {', '.join(names)}.")
+        raise HeadsieveError(
+            f"The study has several capabilities; name one with --capability: {', '.join(names)}."
+        )
     if name not in names:
         raise HeadsieveError(f"The study has no capability {name!r}; it has {', '.join(names)}.")
     if not study[name].selected:

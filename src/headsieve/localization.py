@@ -211,7 +211,9 @@ def _locate(
 
     sets = [found.selected[:count] for count in range(len(found.selected) + 1)]
     masks = to_masks(sets, problem.heads)
-    bench.progress.stage(f"Verifying {capability}", RANDOM_SETS + len(sets) * len(problem.tasks))
+    beside = 2 * len(bench.items[capability].companions)
+    count = RANDOM_SETS + len(sets) * len(problem.tasks) + beside
+    bench.progress.stage(f"Verifying {capability}", count)
     # All at once, so that many workers have work; what follows finds most of what it needs.
     bench.measure_held_out(masks, problem.tasks)
     rng = np.random.default_rng([config.seed, 1])

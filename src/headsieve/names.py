@@ -1,4 +1,4 @@
-"""Lists of names in one word of a command line: separated by commas, quoted where they hold one."""
+"""Words of a command line: lists of names in one word, and values that look like options."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def split_names(text: str) -> list[str]:
         If a quote is not closed.
     """
     try:
-        rows = list(csv.reader([text], skipinitialspace=True, strict=True))
+        rows = list(csv.reader(io.StringIO(text, newline=""), skipinitialspace=True, strict=True))
     except csv.Error:
         raise HeadsieveError(
             f"The list {text!r} has a quote that is out of place; quote whole names, as in "
@@ -30,5 +30,12 @@ def split_names(text: str) -> list[str]:
 def join_names(names: Iterable[str]) -> str:
     """A list of names that `split_names` reads."""
     text = io.StringIO()
-    csv.writer(text, lineterminator="").writerow(names)
-    return text.getvalue()
+    # The end of a line is named, or names that hold one would not be quoted.
+    csv.writer(text, lineterminator="\n").writerow(names)
+    return text.getvalue()[:-1]
+
+
+def option(name: str, value: object) -> list[str]:
+    """An option with its value, in one word where the value would be taken for an option."""
+    word = str(value)
+    return [f"{name}={word}"] if word.startswith("-") else [name, word]

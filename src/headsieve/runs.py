@@ -21,7 +21,7 @@ from headsieve.errors import HeadsieveError
 from headsieve.measure.ablation import Ablation, ablation_label, require_ablation
 from headsieve.measure.journal import Journal
 from headsieve.models.heads import Units
-from headsieve.names import join_names
+from headsieve.names import join_names, option
 from headsieve.scores import Score
 from headsieve.sensing.problem import Prior
 from headsieve.tasks.lm_eval.options import HarnessOptions
@@ -68,7 +68,7 @@ class Config:
     items : dict of str to str
         Fingerprint of each task's search and held-out items.
     interactions : bool
-        Whether all subsets of the selected heads are measured; it may differ on resuming, too.
+        Whether all subsets of the selected heads are measured; resuming may add them.
     harness : HarnessOptions
         How tasks of lm-evaluation-harness are asked.
     documents : dict
@@ -177,24 +177,30 @@ class Config:
     @property
     def command(self) -> str:
         """The command that makes this study."""
-        words = ["headsieve", *self._asked, "--model", self.model]
-        words += [] if self.revision is None else ["--revision", self.revision]
-        words += ["--seed", str(self.seed)]
-        words += [] if self.limit is None else ["--limit", str(self.limit)]
-        words += ["--device", self.device, "--dtype", self.dtype]
-        words += ["--batch-size", str(self.batch_size)]
-        words += [] if self.quantize is None else ["--quantize", self.quantize]
-        return shlex.join([*words, *self.harness.words])
+        words = ["headsieve", *self._asked, *option("--model", self.model)]
+        words += [] if self.revision is None else option("--revision", self.revision)
+        words += option("--seed", self.seed)
+        words += [] if self.limit is None else option("--limit", self.limit)
+        words += [*option("--device", self.device), *option("--dtype", self.dtype)]
+        words += option("--batch-size", self.batch_size)
+        words += [] if self.quantize is None else option("--quantize", self.quantize)
+        return shlex.join([*words, *self.harness.words, *self._last])
+
+    @property
+    def _last(self) -> list[str]:
+        """Words at the command's end: capabilities, if one would be taken for an option."""
+        odd = any(name.startswith("-") for name in self.capabilities)
+        return ["--", *self.capabilities] if odd else []
 
     @property
     def _asked(self) -> list[str]:
         """The words of its own in the command: what is asked of the model."""
-        words = ["locate", *self.capabilities]
-        words += ["--controls", join_names(self.controls) if self.controls else "none"]
-        words += ["--budget", str(self.budget), "--heads", str(self.heads)]
-        words += ["--max-control-drop", str(self.max_control_drop)]
-        words += ["--strategy", self.strategy, "--prior", self.prior]
-        words += ["--units", self.units, "--ablation", self.ablation]
+        words = ["locate", *([] if self._last else self.capabilities)]
+        words += option("--controls", join_names(self.controls) if self.controls else "none")
+        words += [*option("--budget", self.budget), *option("--heads", self.heads)]
+        words += option("--max-control-drop", self.max_control_drop)
+        words += [*option("--strategy", self.strategy), *option("--prior", self.prior)]
+        words += [*option("--units", self.units), *option("--ablation", self.ablation)]
         words += ["--interactions"] if self.interactions else []
         return words + (["--force"] if self.force else [])
 
@@ -304,7 +310,8 @@ def _refuse_changes(folder: Path, before: Config, config: Config) -> None:
     """Refuse to resume a study that would go on to measure something else."""
     old, new = asdict(before), asdict(config)
     for name, value in new.items():
-        if name not in ("force", "interactions", "items", "documents") and old[name] != value:
+        may_differ = ("force", "items", "documents", *(["interactions"] if value else []))
+        if name not in may_differ and old[name] != value:
             raise HeadsieveError(
                 f"The study in {folder} has {name} = {old[name]!r}, not {value!r}; resume it "
                 "with the options it was started with."

@@ -12,6 +12,7 @@ import numpy as np
 from headsieve.errors import HeadsieveError
 from headsieve.intervals import proportion_interval
 from headsieve.measure.ablation import Ablation, Replacement
+from headsieve.measure.items import ItemSet
 from headsieve.measure.journal import Journal
 from headsieve.measure.measurer import Measurer
 from headsieve.measure.workers import BatchSize, Workers
@@ -88,7 +89,7 @@ def replacements(
     found: dict[str, Replacement] = {}
     for task, own in items.items():
         over_search = Replacement.over(ablation, own.search, seed)
-        found |= {f"{task} search": over_search, f"{task} held-out": over_search}
+        found |= {f"{task} {which}": over_search for which in _item_sets(own)}
     return found
 
 
@@ -129,16 +130,13 @@ class Workbench:
         self.items = dict(items)
         self.journal = journal
         self.progress = progress
+        self.replacements = dict(replacements or {})
         self._measurer = Measurer(
             model,
             {
-                name: item_set
+                f"{task} {which}": item_set
                 for task, own in self.items.items()
-                for name, item_set in (
-                    (f"{task} search", own.search),
-                    (f"{task} held-out", own.held_out),
-                    *((f"{task} {which}", one) for which, one in own.companions.items()),
-                )
+                for which, item_set in _item_sets(own).items()
             },
             journal,
             replacements=replacements,
@@ -249,6 +247,11 @@ class Workbench:
     def _search(self, masks: Masks, tasks: Sequence[str]) -> dict[str, list[Score]]:
         found = self._measurer.measure_all(masks, [f"{task} search" for task in tasks])
         return {task: found[f"{task} search"] for task in tasks}
+
+
+def _item_sets(items: TaskItems) -> dict[str, ItemSet]:
+    """All that is measured of a task, by its name in the journal."""
+    return {"search": items.search, "held-out": items.held_out, **items.companions}
 
 
 def _lower_end(score: Score) -> float:

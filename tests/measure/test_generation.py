@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from headsieve.errors import HeadsieveError
 from headsieve.measure.generation import Generator, encode_prompt
-from headsieve.models.knockout import knockout
+from headsieve.models.knockout import LayerOutputs, knockout
 from headsieve.models.loading import Model
 from tests.tiny import CONFIGS, Masks, byte_tokenizer, count_hooks, tiny_model
 
@@ -33,17 +33,39 @@ def some_masks(model: Model, count: int = 3, seed: int = 0) -> Masks:
 
 
 @torch.inference_mode()
-def plain(model: Model, prompt: tuple[int, ...], mask: np.ndarray, new: int = NEW) -> list[int]:
+def plain(
+    model: Model,
+    prompt: tuple[int, ...],
+    mask: np.ndarray,
+    new: int = NEW,
+    replacement: LayerOutputs | None = None,
+) -> list[int]:
     """Greedy decoding without a cache, one token a forward pass."""
     tokens = list(prompt)
     ends = model.hf.generation_config.eos_token_id
-    with knockout(model.hf, model.geometry, mask[None], allow_mute=True):
+    with knockout(model.hf, model.geometry, mask[None], replacement=replacement, allow_mute=True):
         for _ in range(new):
             token = int(model.hf(torch.tensor([tokens]), use_cache=False).logits[0, -1].argmax())
             if token == ends:
                 break
             tokens.append(token)
     return tokens[len(prompt) :]
+
+
+def test_knocked_out_heads_may_give_something_else(llama: Model) -> None:
+    prompts, masks = tokens_of(PROMPTS), some_masks(llama)
+    replacement = {
+        layer.layer: torch.randn(layer.heads * layer.head_dim, generator=torch.Generator())
+        for layer in llama.geometry.layers
+    }
+    writing = Generator(llama, prompts, max_new_tokens=NEW, replacement=replacement)
+    found = [[list(one.tokens) for one in row] for row in writing.generate(masks)]
+    expected = [
+        [plain(llama, prompt, mask, replacement=replacement) for prompt in prompts]
+        for mask in masks
+    ]
+    assert found == expected
+    assert found != [[plain(llama, prompt, mask) for prompt in prompts] for mask in masks]
 
 
 @pytest.mark.parametrize("family", CONFIGS)

@@ -57,7 +57,7 @@ def test_summary_has_every_figure() -> None:
     flat = " ".join(text.split())
     assert "Without these 2 heads antonym falls from 0.66 to 0.04 on 75 held-out items" in flat
     assert "20 random sets of as many heads: mean drop 0.02, at most 0.09." in flat
-    assert "not antonym alone: L0H0." in flat
+    assert "General heads, which antonym and at least half of its controls need: L0H0." in flat
     assert "500 evaluations of antonym, 1,500 of its controls." in flat
     assert "2,000 evaluations, 1,234,567 tokens, 13 min 32 s, peak memory 1.5 GiB." in flat
     assert text.splitlines()[-1].strip() == "runs/1"

@@ -64,6 +64,17 @@ def test_each_weakness_has_its_warning(weak: CapabilityResult, warning: str) -> 
     assert warning in found
 
 
+def test_what_does_not_hold_on_other_items_has_one_warning() -> None:
+    rose = capability(knocked_out=0.7, drop=-0.04, ci=(-0.1, 0.02), random_max=0.3)
+    (warning,) = words.warnings("antonym", rose)
+    assert warning.startswith("what the search found on its own items does not hold on others")
+
+
+def test_a_large_p_value_is_told_where_the_interval_is_not_at_zero() -> None:
+    (warning,) = words.warnings("antonym", capability(ci=(0.001, 0.6), p_value=0.062))
+    assert warning == "the drop of antonym may be chance: p = 0.062."
+
+
 def test_a_head_of_no_clear_effect_is_not_named_alone() -> None:
     found = capability(selected=["L1H2", "L0H0"])
     (warning,) = words.warnings("antonym", found)

@@ -40,6 +40,15 @@ def test_long_answers_are_not_judged_by_their_end(llama: Model) -> None:
     assert not answer_companions((Item("a", (" " + "b" * 30 + "\n",)), *ITEMS), "", llama)
 
 
+@pytest.mark.parametrize("answer", [" cd", "\ncd\n", " c\nd\n"])
+def test_answers_that_are_not_one_line_are_not_judged_by_it(answer: str, llama: Model) -> None:
+    items = (Item("ab ->", (answer,)), *ITEMS)
+    assert not answer_companions(items, "", llama)
+    (prompt, *_) = answer_prompts(items, "", llama)
+    assert prompt is not None
+    assert prompt.stop == (() if "\n" in answer[:-1] else ("\n",))
+
+
 @pytest.mark.parametrize("prefix", ["", "q" * 600])
 def test_a_model_that_cannot_write_or_has_no_room_is_not_asked(prefix: str, llama: Model) -> None:
     config = transformers.OpenAIGPTConfig(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -111,11 +112,14 @@ def add_locate(commands: Any) -> None:
 
 
 def _locate(options: argparse.Namespace) -> None:
+    from headsieve.interactions import require_interactions
     from headsieve.localization import locate
+    from headsieve.models.heads import require_units
     from headsieve.report import tables
     from headsieve.report.drawing import file_names
     from headsieve.report.progress import ConsoleProgress
     from headsieve.runs import run_folder
+    from headsieve.sensing.strategies import find_strategy
     from headsieve.tasks.selection import select_tasks
 
     controls = _controls(options.controls)
@@ -125,6 +129,10 @@ def _locate(options: argparse.Namespace) -> None:
         raise HeadsieveError("A dry run foretells a whole study: leave out --resume.")
     if options.quantize is not None and (options.workers, options.ray) != (None, None):
         raise HeadsieveError("Quantised models are measured in one process: leave out --workers.")
+    find_strategy(options.strategy)
+    require_units(options.units)
+    if options.interactions:
+        require_interactions(options.heads)
     if options.out is None:
         options.out = Path("runs") / "-".join(file_names(capabilities).values())
     options.out = run_folder(options.out)
@@ -146,7 +154,9 @@ def _locate(options: argparse.Namespace) -> None:
     with ConsoleProgress() as progress, contextlib.ExitStack() as stack:
         progress.note(f"Loading {options.model} ...")
         if options.dry_run:
-            _dry_run(load(options), options, settings)
+            model = load(options)
+            progress.note("Timing a few batches and rehearsing the study ...")
+            _dry_run(model, options, settings)
             return
         workers = _workers(options, progress, stack)
         model = load(options) if workers is None else _idle_model(options, workers)
@@ -191,6 +201,8 @@ def _workers(
         return None
     from headsieve.measure.ray_workers import RayWorkers
 
+    # Ray tells of processes that died on standard output, which is for the result.
+    stack.enter_context(contextlib.redirect_stdout(sys.stderr))
     workers = RayWorkers(source(options), options.workers, address=options.ray, note=progress.note)
     return stack.enter_context(workers)
 

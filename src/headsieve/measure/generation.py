@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from headsieve.measure.engine import agree, attention_cost, check_masks, row_log
 from headsieve.measure.memory import halving
 from headsieve.measure.packing import Row, TokenSequence, pack
 from headsieve.measure.texts import Continuation
-from headsieve.models.knockout import KnockoutError, knockout
+from headsieve.models.knockout import KnockoutError, LayerOutputs, knockout
 
 if TYPE_CHECKING:
     from transformers import Cache
@@ -88,6 +89,8 @@ class Generator:
         A text ends before the first of these.
     rows_at_once : int, optional
         Rows (prompts times masks) in one batch, at most; fewer when memory runs out.
+    replacement : mapping of int to Tensor, optional
+        What knocked-out heads give, as for `knockout`; zero without it.
 
     Raises
     ------
@@ -104,8 +107,12 @@ class Generator:
         max_new_tokens: int,
         stop: Sequence[str] = (),
         rows_at_once: int | None = None,
+        replacement: LayerOutputs | None = None,
     ) -> None:
         self.model = model
+        self._out: _Knockout = partial(
+            knockout, model.hf, model.geometry, replacement=replacement, allow_mute=True
+        )
         self.prompts = [tuple(prompt) for prompt in prompts]
         self.max_new_tokens = max_new_tokens
         self.stop = tuple(stop)
@@ -139,7 +146,7 @@ class Generator:
             numbers = order[first : first + self._most]
             if first not in self._prefills:
                 group = [self.prompts[number] for number in numbers]
-                self._prefills[first] = _choose_prefill(self.model, group)
+                self._prefills[first] = _choose_prefill(self.model, self._out, group)
             run = partial(self._run, self._prefills[first])
             size = max(1, self._most // len(numbers))
             for start in range(0, len(masks), size):
@@ -152,7 +159,7 @@ class Generator:
 
     def _run(self, prefill: _Prefill, masks: Masks) -> list[Continuation]:
         """Rows in the order of masks, then of prompts."""
-        return _decode(self.model, prefill(masks), self.max_new_tokens, self.stop)
+        return _decode(self.model, self._out, prefill(masks), self.max_new_tokens, self.stop)
 
 
 @dataclass
@@ -196,39 +203,47 @@ class _Batch:
         ).logits[:, -1]
 
 
+# Knocks out a row of heads for each row of a batch while its context lasts.
+_Knockout = Callable[[Masks], AbstractContextManager[None]]
 # Computes a group of prompts under masks; rows in the order of masks, then of prompts.
 _Prefill = Callable[[Masks], _Batch]
 
 
-def _choose_prefill(model: Model, group: Sequence[tuple[int, ...]]) -> _Prefill:
+def _choose_prefill(model: Model, out: _Knockout, group: Sequence[tuple[int, ...]]) -> _Prefill:
     """The fastest way to compute prompts that gives what plain rows give."""
     # A token after each prompt, so that the prompt's own last one becomes a node of the tree.
     sequences = [TokenSequence((*prompt, 0), len(prompt)) for prompt in group]
     rows = pack(sequences, attention_cost=attention_cost(model))
     try:
-        exact = _is_exact(model, rows, group)
+        exact = _is_exact(model, out, rows, group)
     # An architecture may refuse what it cannot take.
     except (RuntimeError, TypeError, ValueError, LookupError, AttributeError, KnockoutError):
         exact = False
-    return partial(_shared_prefill, model, rows) if exact else partial(_plain_prefill, model, group)
+    if exact:
+        return partial(_shared_prefill, model, out, rows)
+    return partial(_plain_prefill, model, out, group)
 
 
-def _is_exact(model: Model, rows: Sequence[Row], group: Sequence[tuple[int, ...]]) -> bool:
+def _is_exact(
+    model: Model, out: _Knockout, rows: Sequence[Row], group: Sequence[tuple[int, ...]]
+) -> bool:
     """Whether packed rows give the next tokens, and those after one more step, what plain ones do.
 
-    As when scores are measured, the longest prompt and the last one are tried, under two masks.
+    As when scores are measured, the longest prompt, the last one and the one whose tokens lie
+    farthest apart are tried.
     """
     longest = max(range(len(group)), key=lambda number: len(group[number]))
-    sample = sorted({longest, len(group) - 1})
+    gaps = {int(number): row.gap(number) for row in rows for number in row.sequences}
+    sample = sorted({longest, len(group) - 1, max(gaps, key=gaps.__getitem__)})
     masks = check_masks(model)
     tried = [row.only(sample) for row in rows if np.isin(row.sequences, sample).any()]
-    one = _shared_prefill(model, tried, masks)
-    other = _plain_prefill(model, [group[number] for number in sample], masks)
+    one = _shared_prefill(model, out, tried, masks)
+    other = _plain_prefill(model, out, [group[number] for number in sample], masks)
     for _ in range(2):
         if not agree(_log_probs(one), _log_probs(other), model.dtype):
             return False
         tokens = other.logits.argmax(dim=-1)
-        with knockout(model.hf, model.geometry, other.masks, allow_mute=True):
+        with out(other.masks):
             one.step(model, tokens)
             other.step(model, tokens)
     return True
@@ -239,7 +254,7 @@ def _log_probs(batch: _Batch) -> NDArray[np.float64]:
     return found
 
 
-def _shared_prefill(model: Model, rows: Sequence[Row], masks: Masks) -> _Batch:
+def _shared_prefill(model: Model, out: _Knockout, rows: Sequence[Row], masks: Masks) -> _Batch:
     """Prompts from packed rows: each gathers the keys and values of its own tokens."""
     paths = [_path(row, number) for row in rows for number in range(len(row.sequences))]
     slots = max(map(len, paths))
@@ -251,7 +266,7 @@ def _shared_prefill(model: Model, rows: Sequence[Row], masks: Masks) -> _Batch:
     cached: list[list[tuple[torch.Tensor, torch.Tensor]]] = []
     for row in rows:
         cache = DynamicCache()
-        with knockout(model.hf, model.geometry, masks, allow_mute=True):
+        with out(masks):
             kept = row_logits(model, row, len(masks), cache)
         logits.append(kept[:, torch.as_tensor(row.predictors, device=kept.device)])
         nodes = torch.stack([next(indices) for _ in row.sequences])
@@ -285,7 +300,9 @@ def _path(row: Row, number: int) -> NDArray[np.int64]:
     return np.flatnonzero(row.attends[node])
 
 
-def _plain_prefill(model: Model, group: Sequence[tuple[int, ...]], masks: Masks) -> _Batch:
+def _plain_prefill(
+    model: Model, out: _Knockout, group: Sequence[tuple[int, ...]], masks: Masks
+) -> _Batch:
     """Every prompt in a row of its own under every mask."""
     slots = max(map(len, group))
     device = model.device
@@ -293,7 +310,7 @@ def _plain_prefill(model: Model, group: Sequence[tuple[int, ...]], masks: Masks)
     lengths = torch.tensor([len(one) for one in group], device=device)
     seen = torch.arange(slots, device=device) >= (slots - lengths)[:, None]
     masks, seen = masks.repeat(len(group), axis=0), seen.repeat(len(masks), 1)
-    with knockout(model.hf, model.geometry, masks, allow_mute=True):
+    with out(masks):
         output = model.hf(
             input_ids=tokens.repeat(len(masks) // len(group), 1),
             attention_mask=seen.long(),
@@ -311,7 +328,7 @@ def _plain_prefill(model: Model, group: Sequence[tuple[int, ...]], masks: Masks)
 
 
 def _decode(
-    model: Model, batch: _Batch, max_new_tokens: int, stop: Sequence[str]
+    model: Model, out: _Knockout, batch: _Batch, max_new_tokens: int, stop: Sequence[str]
 ) -> list[Continuation]:
     """Decode a batch to its end; one continuation for each of its rows."""
     ends = end_tokens(model)
@@ -337,7 +354,7 @@ def _decode(
             batch.select(going)
             chosen = chosen[going]
             rows = [rows[place] for place in going]
-        with knockout(model.hf, model.geometry, batch.masks, allow_mute=True):
+        with out(batch.masks):
             batch.step(model, chosen)
 
 

@@ -34,6 +34,9 @@ Masks = NDArray[np.bool_]
 # logits than that (with many words, they are most of what a batch takes).
 _TOKENS_PER_BATCH = {"cpu": 2048, "cuda": 65536}
 _LOGIT_BYTES_PER_BATCH = {"cpu": 1 << 28, "cuda": 1 << 32}
+# Of a sequence that tells whether a row is exact, so many last tokens are compared: they hang on
+# all before them, and a whole text's would take many logits.
+COMPARED_TOKENS = 32
 
 
 @dataclass(frozen=True)
@@ -150,6 +153,7 @@ class InProcess:
                         max_new_tokens=most,
                         stop=stop,
                         rows_at_once=rows_at_once(self.model, prompts, self._memory),
+                        replacement=self._replacement(name),
                     ),
                 )
                 for (most, stop), numbers in alike.items()
@@ -230,9 +234,10 @@ class InProcess:
         try:
             for row in dict.fromkeys((max(plan.rows, key=_length), its_row)):
                 numbers = compared_sequences(row, sequences)
-                totals = self._totals(engine, row.only(numbers))
+                totals = self._totals(engine, row.only(numbers, COMPARED_TOKENS))
                 for number in numbers:
-                    alone = self._totals(self._plain, *single([sequences[number]]))
+                    (plain,) = single([sequences[number]])
+                    alone = self._totals(self._plain, plain.only([0], COMPARED_TOKENS))
                     if not agree(totals[number], alone[0], self.model.dtype):
                         return False
         # An architecture may refuse what it cannot take.
@@ -289,13 +294,13 @@ def rows_at_once(model: Model, prompts: Sequence[Prompt], memory: int) -> int:
 
 
 def compared_sequences(row: Row, sequences: Sequence[TokenSequence]) -> list[int]:
-    """Two sequences of a row that tell whether it is exact.
+    """Sequences of a row that tell whether it is exact.
 
-    The last one, farthest from what they share, and the longest.
+    The last one, the longest, and the one whose tokens lie farthest apart.
     """
     numbers = list(dict.fromkeys(row.sequences.tolist()))
     longest = max(numbers, key=lambda number: len(sequences[number].tokens))
-    return list(dict.fromkeys([numbers[-1], longest]))
+    return list(dict.fromkeys([numbers[-1], longest, max(numbers, key=row.gap)]))
 
 
 def _length(row: Row) -> int:

@@ -71,12 +71,6 @@ class Measurer:
         self._replacements = dict(replacements or {})
         self._on_measured = on_measured
         _check_lengths(model, self.item_sets)
-        for name in self._replacements:
-            if self.item_sets[name].prompts:
-                raise HeadsieveError(
-                    f"{name}: the model writes while heads are zeroed, not replaced; use "
-                    "--ablation zero."
-                )
         self._workers = workers or InProcess()
         texts = {
             name: Texts(one.sequences, one.prompts, one.right)

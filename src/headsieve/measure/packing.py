@@ -61,9 +61,17 @@ class Row:
     predictors: IntArray
     targets: IntArray
 
-    def only(self, numbers: Sequence[int]) -> Row:
-        """The same row, of which only some sequences' tokens are scored."""
-        chosen = np.isin(self.sequences, numbers)
+    def only(self, numbers: Sequence[int], last: int | None = None) -> Row:
+        """The same row, of which only some sequences' tokens are scored, or the last ones of them.
+
+        Parameters
+        ----------
+        numbers : sequence of int
+        last : int, optional
+            How many tokens of each, at most.
+        """
+        each = [np.flatnonzero(self.sequences == number) for number in numbers]
+        chosen = np.sort(np.concatenate([own if last is None else own[-last:] for own in each]))
         places, predictors = np.unique(self.predictors[chosen], return_inverse=True)
         return replace(
             self,
@@ -72,6 +80,14 @@ class Row:
             predictors=predictors,
             targets=self.targets[chosen],
         )
+
+    def gap(self, number: int) -> int:
+        """How many nodes of others lie among those of a sequence."""
+        if self.attends is None:
+            return 0
+        node = self.keep[self.predictors[self.sequences == number].max()]
+        own = np.flatnonzero(self.attends[node])
+        return int(own[-1] - own[0] + 1 - len(own))
 
 
 def pack(

@@ -90,6 +90,17 @@ def parse_unit(text: str) -> AnyUnit:
     return Unit(int(match[1]), int(match[2] or 0), kind)
 
 
+def require_units(word: str) -> None:
+    """Refuse a word that names no units.
+
+    Raises
+    ------
+    HeadsieveError
+    """
+    if word not in UNITS:
+        raise HeadsieveError(f"There are no units {word!r}; use {', '.join(UNITS)}.")
+
+
 def kind_of(unit: AnyUnit | str) -> Units:
     """What kind of unit something is, by its name or itself."""
     if isinstance(unit, str):
@@ -228,8 +239,7 @@ class Geometry:
         HeadsieveError
             If there are no such units, or the model has none.
         """
-        if units not in UNITS:
-            raise HeadsieveError(f"There are no units {units!r}; use {', '.join(UNITS)}.")
+        require_units(units)
         if units == self.units:
             return self
         return Geometry(self.layers, self.uncovered, self.mlps, units)

@@ -244,10 +244,15 @@ def load_model(
             )
         if device_map or quantize:
             placing["device_map"] = device_map or {"": target}
-        hf, tokenizer = _from_pretrained(
+        hf, tokenizer, surplus = _from_pretrained(
             folder, name, dtype, target, placing, revision=revision, quantize=quantize
         )
         stored = "float16" if source.suffix == ".gguf" else _stored_dtype(folder, revision)
+    if surplus:
+        _LOG.warning(
+            "The model %s has %d weights for which %s has no place (%s); they are left out.",
+            *(name, len(surplus), type(hf).__name__, surplus[0]),
+        )
     placed = hf if placing else hf.to(target)
     return Model(placed, tokenizer, name, revision, stored, quantize, memory)
 
@@ -274,7 +279,8 @@ def _from_pretrained(
     *,
     revision: str | None,
     quantize: str | None,
-) -> tuple[Any, Any]:
+) -> tuple[Any, Any, list[str]]:
+    """Model, tokenizer, and the names of weights for which the architecture has no place."""
     options: dict[str, Any] = {"revision": revision} if revision else {}
     try:
         torch_dtype = DTYPES.get(dtype) or _default_dtype(folder, target, revision)
@@ -300,12 +306,7 @@ def _from_pretrained(
             f"The model {name} lacks {len(missing)} of its weights ({missing[0]}); it is damaged "
             "or no causal language model."
         )
-    if surplus := sorted(loaded["unexpected_keys"]):
-        _LOG.warning(
-            "The model %s has %d weights for which %s has no place (%s); they are left out.",
-            *(name, len(surplus), type(hf).__name__, surplus[0]),
-        )
-    return hf, tokenizer
+    return hf, tokenizer, sorted(loaded["unexpected_keys"])
 
 
 def _default_dtype(

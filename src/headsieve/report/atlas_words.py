@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.cluster import hierarchy
 
-from headsieve.report.words import number
+from headsieve.report.words import ROUNDING, number
 from headsieve.sensing.modularity import cluster, leaves, shares
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def verdict(one: AtlasCapability) -> str:
     if not one.confirmed:
         return "not confirmed"
     drops = [claim.drop for claim in one.verification.controls.values()]
-    spared = np.mean(drops) <= MEAN_LOSS and max(drops) <= LARGEST_LOSS
+    spared = np.mean(drops) <= MEAN_LOSS + ROUNDING and max(drops) <= LARGEST_LOSS + ROUNDING
     return "confirmed, selective" if spared else "confirmed, not selective"
 
 

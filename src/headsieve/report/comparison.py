@@ -23,11 +23,11 @@ def comparison_tables(comparison: Comparison) -> RenderableType:
     comparison : Comparison
     """
     table = new_table(
-        "run", "model", "strategy", "ablation", "seed>", "budget>", "evaluations>", "time>"
+        "run", "model", "units", "strategy", "ablation", "seed>", "budget>", "evaluations>", "time>"
     )
     for run in comparison.runs:
         counts = (str(run.seed), str(run.budget), f"{run.evaluations:,}", duration(run.seconds))
-        add_row(table, [run.run, run.model, run.strategy, run.ablation, *counts])
+        add_row(table, [run.run, run.model, run.units, run.strategy, run.ablation, *counts])
     parts: list[RenderableType] = [table]
     if comparison.other_items:
         parts += [Text(""), Text(f"Note: {other_items(comparison.other_items)}", style="yellow")]

@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from headsieve.models.heads import kind_of
+
 if TYPE_CHECKING:
     from headsieve.results import Result
 
@@ -24,13 +26,16 @@ def heads_json(result: Result, general: Mapping[str, Sequence[str]]) -> str:
     Returns
     -------
     str
-        ``schema``, the ``model`` as in ``result.json``, and for each of the ``capabilities`` the
-        names of its ``selected`` heads in order of knocking out and of its ``general`` heads, and
-        all ``heads``, those of the most negative effect first. Numbers are not rounded.
+        ``schema``, the ``model`` as in ``result.json``, the ``units`` that were searched
+        (``heads``, ``kv-groups``, ``attention-layers`` or ``mlp-layers``), and for each of the
+        ``capabilities`` the names of its ``selected`` heads in order of knocking out and of its
+        ``general`` heads, and all ``heads``, those of the most negative effect first. Numbers are
+        not rounded.
     """
     record = {
         "schema": SCHEMA,
         "model": result.model.model_dump(mode="json"),
+        "units": kind_of(next(iter(result.capabilities.values())).heads[0].head),
         "capabilities": {
             name: {
                 "selected": found.selected,

@@ -21,8 +21,10 @@ REPLACEMENTS = {
 ACCURACY_TOLERANCE = 0.05
 NATS_TOLERANCE = 0.1
 
+# A p-value above this is no sign of an effect.
+_CHANCE = 0.05
 # 0.90 - 0.85 is a little more than 0.05 in floating point.
-_ROUNDING = 1e-9
+ROUNDING = 1e-9
 
 
 def number(value: float) -> str:
@@ -91,29 +93,31 @@ def verdict(name: str, result: CapabilityResult) -> str:
 
 
 def idle(heads: Sequence[str]) -> str:
-    """One sentence on selected heads that add nothing on held-out items."""
+    """One sentence on selected heads that add nothing on held-out items in their order."""
     verb = "adds" if len(heads) == 1 else "add"
     return (
         f"{', '.join(heads)} {verb} nothing on held-out items to what the heads before do there; "
-        "the search chose so on its own items."
+        "in another order than the search's that may differ."
     )
 
 
 def general_heads(name: str, result: CapabilityResult, heads: Sequence[str]) -> str:
     """One sentence on heads that the capability and its controls need."""
     return (
-        f"General {nouns(result)[1]}, which everything needs, not {name} alone: {', '.join(heads)}."
+        f"General {nouns(result)[1]}, which {name} and at least half of its controls need: "
+        f"{', '.join(heads)}."
     )
 
 
 def interacting(found: Interactions) -> list[str]:
     """Sentences on the pairs of heads that clearly act together, or that there is none."""
     sentences = []
+    average = "on average over the others, " if len(found.shapley) > 2 else ""
     for pair in found.pairs:
         heads = " and ".join(pair.heads)
         size = number(abs(pair.value))
         sure = f"(interaction {number(pair.value)}, 95 % interval {interval(pair.ci)})"
-        together = f"together they cost {size}"
+        together = f"{average}together they cost {size}"
         if pair.ci[0] > 0:
             sentences.append(f"{heads} back each other up: {together} more than one by one {sure}.")
         elif pair.ci[1] < 0:
@@ -146,13 +150,20 @@ def warnings(name: str, result: CapabilityResult) -> list[str]:
             "this model and budget the result claims nothing."
         ]
     checks = result.verification
-    drop = checks.capability.drop
+    own, drop = checks.capability, checks.capability.drop
+    if drop <= 0:
+        return [
+            f"what the search found on its own items does not hold on others: {name} loses "
+            "nothing. With this model and budget the result claims nothing."
+        ]
     found = []
-    if checks.capability.ci[0] <= 0:
+    if own.ci[0] <= 0:
         found.append(
-            f"the drop of {name} may be chance; its 95 % interval, "
-            f"{interval(checks.capability.ci)}, contains zero."
+            f"the drop of {name} may be chance; its 95 % interval, {interval(own.ci)}, contains "
+            "zero."
         )
+    elif own.p_value > _CHANCE:
+        found.append(f"the drop of {name} may be chance: {p_value(own.p_value)}.")
     if checks.form is not None and checks.form.explains:
         found.append(f"the drop is explained by the form of the answers: {checks.form.reason}.")
     highest = {head.head: head.ci[1] for head in result.heads}
@@ -162,9 +173,10 @@ def warnings(name: str, result: CapabilityResult) -> list[str]:
             "claim is of the set as a whole."
         )
     losers = [
-        f"{control} ({number(claim.drop)}{_unit(claim)})"
+        f"{control} ({number(claim.drop)}{_unit(claim)}"
+        f"{', perhaps by chance' if claim.ci[0] <= 0 else ''})"
         for control, claim in checks.controls.items()
-        if claim.drop > tolerance(claim) + _ROUNDING
+        if claim.drop > tolerance(claim) + ROUNDING
     ]
     if losers:
         found.append(
@@ -175,12 +187,12 @@ def warnings(name: str, result: CapabilityResult) -> list[str]:
             f"no control was measured, so nothing says that these {nouns(result)[1]} serve {name} "
             "alone."
         )
-    if checks.random_sets.count and checks.random_sets.max_drop >= drop - _ROUNDING:
+    if checks.random_sets.count and checks.random_sets.max_drop >= drop - ROUNDING:
         found.append(
-            f"a random set of as many heads does as much: {name} loses "
+            f"a random set of as many {nouns(result)[1]} does as much: {name} loses "
             f"{number(checks.random_sets.max_drop)}{_unit(checks.capability)} by it, and "
             f"{number(drop)}{_unit(checks.capability)} by this one. The p-value tells of chance in "
-            "the items, not in the choice of heads."
+            "the items, not in this choice."
         )
     return found
 

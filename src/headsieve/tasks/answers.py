@@ -21,7 +21,7 @@ _MOST_TOKENS = 24
 
 
 def answer_prompts(items: Sequence[Item], prefix: str, model: Model) -> list[Prompt | None]:
-    """Prompts to be continued to the end of the line, with room for the longest right answer.
+    """Prompts to be continued, with room for the longest right answer, to the end of the line.
 
     Parameters
     ----------
@@ -39,9 +39,11 @@ def answer_prompts(items: Sequence[Item], prefix: str, model: Model) -> list[Pro
         return [None] * len(items)
     tokenizer, limit = model.tokenizer, model.position_limit
     new_tokens = min(_longest(items, tokenizer) + _MORE_TOKENS, _MOST_TOKENS)
+    # An answer of several lines, or one that begins on the next, must not end with the first.
+    stop = () if any("\n" in answer.rstrip("\n") for answer in _right(items)) else ("\n",)
     tokens = [encode_prompt(tokenizer, prefix + item.prompt) for item in items]
     return [
-        Prompt(one, new_tokens, ("\n",))
+        Prompt(one, new_tokens, stop)
         if one and (limit is None or len(one) + new_tokens <= limit)
         else None
         for one in tokens
@@ -52,11 +54,14 @@ def answer_companions(items: Sequence[Item], prefix: str, model: Model) -> Mappi
     """Faults of form in what the model says to each item, as `TaskItems.companions`.
 
     Any text is an answer; what counts is whether there is one and whether it comes to an end. None
-    where the model has no room for one of the prompts or cannot write, or where an answer is so
-    long that a wrong one may rightly take more tokens than are written.
+    where the model has no room for one of the prompts or cannot write, where answers are not one
+    line each, with its end, and where one is so long that a wrong one may rightly take more tokens
+    than are written.
     """
     prompts = answer_prompts(items, prefix, model)
-    if None in prompts or _longest(items, model.tokenizer) > _MOST_TOKENS - _MORE_TOKENS:
+    lines = all(answer.find("\n") == len(answer) - 1 for answer in _right(items))
+    too_long = _longest(items, model.tokenizer) > _MOST_TOKENS - _MORE_TOKENS
+    if None in prompts or too_long or not lines:
         return {}
     fitting = tuple(prompt for prompt in prompts if prompt is not None)
     return {FAULTS: FaultItems(fitting, lambda said: [True] * len(said), "any text")}
@@ -64,4 +69,8 @@ def answer_companions(items: Sequence[Item], prefix: str, model: Model) -> Mappi
 
 def _longest(items: Sequence[Item], tokenizer: Any) -> int:
     """Tokens of the longest right answer."""
-    return max(len(tokenizer(item.continuations[item.correct])["input_ids"]) for item in items)
+    return max(len(tokenizer(answer)["input_ids"]) for answer in _right(items))
+
+
+def _right(items: Sequence[Item]) -> list[str]:
+    return [item.continuations[item.correct] for item in items]

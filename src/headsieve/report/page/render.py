@@ -206,8 +206,15 @@ def render_page(
 def _units(result: CapabilityResult) -> dict[str, str]:
     """What the page calls the units that were searched."""
     kind = kind_of(result.heads[0].head)
-    many = "attention heads" if kind == "heads" else words.nouns(result)[1]
-    return {"kind": kind, "many": many[0].upper() + many[1:], "meaning": _MEANINGS[kind]}
+    one, plural = words.nouns(result)
+    many = "attention heads" if kind == "heads" else plural
+    return {
+        "kind": kind,
+        "one": one,
+        "plural": plural,
+        "many": many[0].upper() + many[1:],
+        "meaning": _MEANINGS[kind],
+    }
 
 
 def comparison_page(comparison: Comparison) -> str:

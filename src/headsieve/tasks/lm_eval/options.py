@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from headsieve.errors import HeadsieveError
+from headsieve.names import option
 
 Sandbox = Literal["bwrap", "none"]
 RhymeRule = Literal["stressed", "final"]
@@ -67,15 +68,15 @@ class HarnessOptions:
         """The options on a command line."""
         words: list[str] = []
         if self.include_path is not None:
-            words += ["--include-path", self.include_path]
+            words += option("--include-path", self.include_path)
         if self.num_fewshot is not None:
-            words += ["--num-fewshot", str(self.num_fewshot)]
+            words += option("--num-fewshot", self.num_fewshot)
         if self.apply_chat_template:
             words += ["--apply-chat-template"]
         if self.system_instruction is not None:
-            words += ["--system-instruction", self.system_instruction]
+            words += option("--system-instruction", self.system_instruction)
         if self.lexicon is not None:
-            words += ["--lexicon", self.lexicon]
+            words += option("--lexicon", self.lexicon)
         if self.allow_code_execution:
             words += ["--allow-code-execution", "--sandbox", self.sandbox]
         if self.rhyme_rule != "stressed":
