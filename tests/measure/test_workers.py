@@ -18,7 +18,7 @@ from headsieve.measure.in_process import InProcess
 from headsieve.measure.items import GenerationItems, ItemSet, tokenize
 from headsieve.measure.journal import Journal
 from headsieve.measure.measurer import Measurer
-from headsieve.measure.ray_cluster import _largest_share
+from headsieve.measure.ray_cluster import _largest_share, share_out
 from headsieve.measure.ray_workers import RayWorkers, _Job
 from headsieve.measure.texts import Prompt, Texts
 from headsieve.measure.workers import Batch, Workers
@@ -266,3 +266,22 @@ def test_without_anyone_left_to_ask_it_ends() -> None:
     workers._workers, workers._calls = [], 0
     with pytest.raises(HeadsieveError, match="No worker has enough memory"):
         list(workers._run([_Job("measure", ())], []))
+
+
+@NEEDS_RAY
+@pytest.mark.parametrize(
+    ("workers", "device_map", "expected"),
+    [(None, None, (8, 1)), (4, None, (4, 1)), (4, "auto", (4, 2)), (1, "auto", (1, 4))],
+)
+def test_a_model_that_is_spread_has_an_equal_share_of_the_gpus(
+    workers: int | None,
+    device_map: str | None,
+    expected: tuple[int, int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two machines of four GPUs; no worker is spread over both."""
+    node = {"Alive": True, "Resources": {"CPU": 32.0, "GPU": 4.0}}
+    monkeypatch.setattr("ray.nodes", lambda: [node, node])
+    source = Source("meta-llama/Llama-3.3-70B-Instruct", device_map=device_map)
+    shares = share_out(source, workers, local=False)
+    assert (shares.workers, shares.gpus) == expected
