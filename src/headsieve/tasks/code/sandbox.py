@@ -54,11 +54,45 @@ class Limits:
     open_files: int = 64
 
 
+class _Guard:
+    """Kills a process once this one is gone, however it ended.
+
+    bwrap's own ``--die-with-parent`` no longer holds when those inside have changed to a user whom
+    bwrap, without capabilities, may not signal.
+    """
+
+    def __init__(self, process: int) -> None:
+        read, self._held = os.pipe()
+        self._shell = subprocess.Popen(
+            # Nobody else holds the other end of what is read: it ends when this process does.
+            ["/bin/sh", "-c", 'cat; kill -KILL "$0"', str(process)],
+            stdin=read,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={"PATH": os.defpath},
+            start_new_session=True,
+        )
+        os.close(read)
+
+    def dismiss(self) -> None:
+        """End without killing."""
+        os.killpg(self._shell.pid, signal.SIGKILL)
+        self._shell.wait()
+        os.close(self._held)
+
+
 class Confined:
     """A running process in a sandbox of its own."""
 
-    def __init__(self, process: subprocess.Popen[bytes], first: int | None, folder: Path | None):
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        first: int | None,
+        folder: Path | None,
+        guard: _Guard | None = None,
+    ) -> None:
         self._process = process
+        self._guard = guard
         # The first process of the sandbox's process namespace, as a file descriptor: its end is
         # the end of all others, and no later process can be mistaken for it.
         self._first = first
@@ -74,6 +108,9 @@ class Confined:
 
     def end(self) -> None:
         """Kill everything in the sandbox; returns once all of it is gone."""
+        if self._guard is not None:
+            # First, while the process that it would kill is there: its number may be another's.
+            self._guard.dismiss()
         with contextlib.suppress(ProcessLookupError):
             if self._first is not None:
                 signal.pidfd_send_signal(self._first, signal.SIGKILL)
@@ -153,7 +190,13 @@ def start(
             )
         finally:
             os.close(info_write)
-        return Confined(process, _first_process(info.readline(), info.read()), None)
+        number = _first_process(info.readline(), info.read())
+        try:
+            first = None if number is None else os.pidfd_open(number)
+        except ProcessLookupError:  # it has ended already
+            first = None
+        guard = None if number is None or first is None else _Guard(number)
+        return Confined(process, first, None, guard)
 
 
 @functools.cache
@@ -274,8 +317,8 @@ def _unused_user() -> int:
 
 
 def _first_process(*said: bytes) -> int | None:
-    """A descriptor of the process that bwrap names; None if it made none."""
+    """The process that bwrap names; None if it made none."""
     try:
-        return os.pidfd_open(json.loads(b"".join(said))["child-pid"])
-    except (ValueError, ProcessLookupError):
+        return int(json.loads(b"".join(said))["child-pid"])
+    except ValueError:
         return None
