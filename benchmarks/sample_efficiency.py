@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 from efficiency import bank, methods, simulation, tables
-from efficiency.compare import MakeSubject, compare
+from efficiency.compare import MakeSubject, compare, pooled
 from efficiency.figure import draw
 from headsieve.errors import HeadsieveError
 
@@ -95,11 +95,14 @@ def run(options: argparse.Namespace) -> None:
         name: compare(name, cases[name], picked, budgets, seeds)
         for name in chosen(options.cases, list(cases), "case")
     }
-    if options.figure is not None:
-        draw(results, options.figure)
     if options.json:
         print(json.dumps(tables.to_json(results, set(real)), indent=1))
-    else:
+    measured = [one for name, one in results.items() if name in real]
+    if len(measured) > 1:
+        results = {f"{len(measured)} real capabilities": pooled(measured), **results}
+    if options.figure is not None:
+        draw(results, options.figure)
+    if not options.json:
         print(tables.to_markdown(results))
 
 

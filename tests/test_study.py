@@ -310,7 +310,7 @@ def test_each_capability_is_a_control_for_the_others(llama: Model) -> None:
 
 
 def test_default_controls_are_written_down(llama: Model) -> None:
-    study = find(llama, controls=None, budget=20)
+    study = find(llama, controls=None, budget=23)
     assert study.config.controls == tuple(study["skill"].verification.controls)
     assert len(study.config.controls) == CONTROL_COUNT + 1
     assert study["skill"].verification.controls[TEXT_CONTROL].metric == "log_prob"

@@ -2,7 +2,8 @@
 
 A bank is one compressed NumPy file: the masks that were measured, packed eight heads to a byte,
 and for each task the log-probability and the margin of every item under every mask, in half
-precision. What is not in it is measured when it is asked for, and kept in a journal beside it.
+precision, and its gradient with respect to gates on all heads. What is not in it is measured when
+it is asked for, and kept in a journal beside it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,16 @@ from efficiency.methods import Method
 from efficiency.shapley import UnableError
 from headsieve.errors import HeadsieveError
 from headsieve.scores import Score
-from headsieve.sensing.problem import Columns, Masks, Problem, Question, to_masks, to_sets
+from headsieve.sensing.problem import (
+    Answer,
+    AnyQuestion,
+    Columns,
+    GradientQuestion,
+    Masks,
+    Problem,
+    to_masks,
+    to_sets,
+)
 
 PATH = Path(__file__).with_name("bank.npz")
 CAPABILITIES = (
@@ -34,6 +44,7 @@ CONTROL_LIMIT = 0.05
 _ITEMS_SEED = 0
 
 Measure = Callable[[Masks, str], Sequence[Score]]
+Slope = Callable[[str], NDArray[np.float64]]
 
 
 @dataclass
@@ -45,10 +56,13 @@ class Bank:
     heads : int
     scores : dict
         For each task, the score of each set of heads on search items.
+    gradients : dict
+        For each task, the gradient of its search score.
     """
 
     heads: int
     scores: dict[str, dict[Columns, Score]] = field(default_factory=dict)
+    gradients: dict[str, NDArray[np.float64]] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
         """Write the bank into a file, all of it or nothing."""
@@ -62,6 +76,8 @@ class Bank:
             for name in ("log_prob", "margin"):
                 items = np.stack([getattr(known[one], name) for one in rows])
                 arrays[f"{task}/{name}"] = items.astype(np.float16)
+        for task, gradient in self.gradients.items():
+            arrays[f"{task}/gradient"] = gradient.astype(np.float32)
         unfinished = path.with_suffix(".unfinished.npz")
         np.savez_compressed(unfinished, **arrays)  # type: ignore[arg-type]  # NumPy's own stubs
         unfinished.replace(path)
@@ -82,6 +98,8 @@ class Bank:
                 sets = to_sets(masks)
                 for key in arrays.files:
                     task, _, name = key.rpartition("/")
+                    if name == "gradient":
+                        bank.gradients[task] = arrays[key].astype(float)
                     if name != "rows":
                         continue
                     log_prob = arrays[f"{task}/log_prob"].astype(float)
@@ -106,8 +124,10 @@ class MeasuredModel:
     ----------
     bank : Bank
         What is measured live is added to it.
-    search, held_out : callable
-        Measure masks on a task's search or held-out items.
+    search : callable
+        Measures masks on a task's search items.
+    gradient : callable
+        Gives the gradient of a task's search score.
     capability : str
     tasks : sequence of str
         The capability and its controls.
@@ -119,7 +139,7 @@ class MeasuredModel:
         self,
         bank: Bank,
         search: Measure,
-        held_out: Measure,
+        gradient: Slope,
         capability: str,
         tasks: Sequence[str],
         seed: int,
@@ -128,7 +148,7 @@ class MeasuredModel:
         self.capability = capability
         self.controls = [task for task in tasks if task != capability]
         self._search = search
-        self._held_out = held_out
+        self._gradient = gradient
         self._seed = seed
 
     def problem(self, budget: int, set_size: int = 5) -> Problem:
@@ -141,10 +161,15 @@ class MeasuredModel:
             set_size,
             self._seed,
             frozenset({TEXT}),
+            prior="gradient",
         )
 
-    def answer(self, question: Question) -> dict[str, list[Score]]:
-        """Scores of the masks that were asked for."""
+    def answer(self, question: AnyQuestion) -> Answer:
+        """Scores of the masks that were asked for, or gradients."""
+        if isinstance(question, GradientQuestion):
+            for task in set(question.tasks) - set(self.bank.gradients):
+                self.bank.gradients[task] = self._gradient(task)
+            return {task: self.bank.gradients[task] for task in question.tasks}
         return {task: self._scores(to_sets(question.masks), task) for task in question.tasks}
 
     def _scores(self, sets: Sequence[Columns], task: str) -> list[Score]:
@@ -165,19 +190,12 @@ class MeasuredModel:
         return Truth(effects[0], selectivity(effects))
 
     def held_out_drops(self, chosen: Columns) -> tuple[float, float]:
-        """What a set costs the capability and, at most, a control whose metric is accuracy."""
-        masks = to_masks([(), chosen], self.bank.heads)
-        drops = {}
-        for task in (self.capability, *self.controls):
-            if task != TEXT:
-                before, after = self._held_out(masks, task)
-                drops[task] = before.metric - after.metric
-        lost = drops.pop(self.capability)
-        return lost, max(drops.values(), default=0.0)
+        """Not measured: a study verifies its own set; docs/results.md has such verifications."""
+        return float("nan"), float("nan")
 
 
 @cache
-def _live(folder: Path) -> tuple[int, Measure, Measure]:
+def _live(folder: Path) -> tuple[int, Measure, Slope]:
     """The model's heads, and what measures it through a journal in a folder."""
     from headsieve.measure.journal import Journal
     from headsieve.models.loading import load_model
@@ -195,7 +213,11 @@ def _live(folder: Path) -> tuple[int, Measure, Measure]:
         batch_size="auto",
         progress=Progress(),
     )
-    return len(model.geometry), bench.search, bench.held_out
+
+    def gradient(task: str) -> NDArray[np.float64]:
+        return np.asarray(bench.answer(GradientQuestion((task,)))[task], dtype=np.float64)
+
+    return len(model.geometry), bench.search, gradient
 
 
 def cases(path: Path) -> Mapping[str, Callable[[int], MeasuredModel]]:
@@ -214,10 +236,11 @@ def _case(bank: Bank, folder: Path, capability: str, seed: int) -> MeasuredModel
     def search(masks: Masks, task: str) -> Sequence[Score]:
         return _live(folder)[1](masks, task)
 
-    def held_out(masks: Masks, task: str) -> Sequence[Score]:
-        return _live(folder)[2](masks, task)
+    def gradient(task: str) -> NDArray[np.float64]:
+        return _live(folder)[2](task)
 
-    return MeasuredModel(bank, search, held_out, capability, (*CAPABILITIES, TEXT), seed)
+    tasks = (*CAPABILITIES, TEXT)
+    return MeasuredModel(bank, search, gradient, capability, tasks, seed)
 
 
 def measure(
@@ -231,7 +254,7 @@ def measure(
 
     Interrupted, it goes on from the journal, which has every measurement.
     """
-    heads, _search, _held_out = _live(path.parent)
+    heads = _live(path.parent)[0]
     bank = Bank.load(path) if path.exists() else Bank(heads)
     for capability in capabilities:
         _case(bank, path.parent, capability, 0).truth()

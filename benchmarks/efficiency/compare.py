@@ -11,7 +11,7 @@ from efficiency.measures import Calibration, Run, Truth, calibrate
 from efficiency.methods import Method, Ranking
 from efficiency.shapley import UnableError
 from headsieve.errors import HeadsieveError
-from headsieve.sensing.problem import Answer, Columns, GradientQuestion, Problem, Question
+from headsieve.sensing.problem import Answer, AnyQuestion, Columns, Problem
 
 # Methods that need as many evaluations as they need, whatever the budget: so many times the heads.
 _ROUNDS = {"exhaustive": 1, "greedy": 5}
@@ -26,8 +26,8 @@ class Subject(Protocol):
         """What the search is given."""
         ...
 
-    def answer(self, question: Question) -> Answer:
-        """Scores of the masks that were asked for."""
+    def answer(self, question: AnyQuestion) -> Answer:
+        """Scores of the masks that were asked for, or gradients where there are any."""
         ...
 
     def truth(self) -> Truth:
@@ -58,6 +58,17 @@ class Comparison:
     heads: int
     runs: dict[str, dict[int, list[Run]]] = field(default_factory=dict)
     calibration: list[Calibration] = field(default_factory=list)
+
+
+def pooled(comparisons: Sequence[Comparison]) -> Comparison:
+    """The runs of several cases of one model taken together."""
+    together = Comparison(comparisons[0].heads)
+    for one in comparisons:
+        for name, runs in one.runs.items():
+            for budget, found in runs.items():
+                together.runs.setdefault(name, {}).setdefault(budget, []).extend(found)
+        together.calibration += one.calibration
+    return together
 
 
 def compare(
@@ -97,8 +108,6 @@ def answered(method: Method, problem: Problem, subject: Subject) -> Ranking:
     try:
         question = next(search)
         while True:
-            if isinstance(question, GradientQuestion):
-                raise UnableError("Gradients are not kept.")
             question = search.send(subject.answer(question))
     except StopIteration as end:
         ranking: Ranking = end.value

@@ -182,6 +182,7 @@ def available() -> tuple[dict[str, Method], list[str]]:
         "thompson": by_strategy(STRATEGIES["thompson"], own_order=True),
         "halving": by_strategy(STRATEGIES["halving"], own_order=True),
         "greedy": by_strategy(STRATEGIES["greedy"], own_order=True),
+        "attribution": by_strategy(STRATEGIES["attribution"], own_order=True),
         "exhaustive": by_strategy(STRATEGIES["exhaustive"]),
     }
     left_out = []

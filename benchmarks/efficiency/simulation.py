@@ -17,8 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from efficiency.measures import Truth, selectivity
+from efficiency.shapley import UnableError
 from headsieve.scores import Score
-from headsieve.sensing.problem import Columns, Masks, Problem, Question, to_masks
+from headsieve.sensing.problem import (
+    Answer,
+    AnyQuestion,
+    Columns,
+    GradientQuestion,
+    Masks,
+    Problem,
+    to_masks,
+)
 
 FloatArray = NDArray[np.float64]
 
@@ -142,8 +151,10 @@ class SimulatedModel:
         controls = {task: CONTROL_LIMIT for task in self._tasks if task != CAPABILITY}
         return Problem(self.case.heads, CAPABILITY, controls, budget, set_size, self.seed)
 
-    def answer(self, question: Question) -> dict[str, list[Score]]:
+    def answer(self, question: AnyQuestion) -> Answer:
         """Scores of the masks that were asked for."""
+        if isinstance(question, GradientQuestion):
+            raise UnableError("A simulated model's gradient would say nothing of a real one's.")
         return {task: self.scores(task, question.masks) for task in question.tasks}
 
     def scores(self, task: str, masks: Masks, *, noisy: bool = True) -> list[Score]:

@@ -124,8 +124,8 @@ def _case(case: str, comparison: Comparison) -> str:
                     f"{mean(runs[budget], lambda run: run.evaluations):.0f}",
                     f"{kept:.3f} ± {error:.3f}",
                     f"{mean(runs[budget], lambda run: run.recall):.2f}",
-                    f"{mean(runs[budget], lambda run: run.drop):.2f}",
-                    f"{mean(runs[budget], lambda run: run.control_drop):.2f}",
+                    _known(mean(runs[budget], lambda run: run.drop)),
+                    _known(mean(runs[budget], lambda run: run.control_drop)),
                 ]
             )
     head = [
@@ -137,6 +137,10 @@ def _case(case: str, comparison: Comparison) -> str:
         "worst control",
     ]
     return f"**{case}** ({comparison.heads} heads)\n\n{_table(head, rows)}"
+
+
+def _known(value: float) -> str:
+    return "-" if np.isnan(value) else f"{value:.2f}"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -251,6 +251,7 @@ def _problem(bench: Workbench, config: Config, name: str, kept: Mapping[str, Tas
         seed=config.seed,
         in_nats=bench.searched_in_nats,
         prior=config.prior,
+        chance=bench.items[name].search.chance,
     )
 
 

@@ -10,6 +10,10 @@ class HeadsieveError(Exception):
     """
 
 
+class NoGradientError(HeadsieveError):
+    """A task's search score has no gradient here."""
+
+
 def first_line(error: BaseException) -> str:
     """What another library's error says, in one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

@@ -57,7 +57,7 @@ def locate(
     heads: int = 5,
     max_control_drop: float = 0.05,
     strategy: str = "adaptive",
-    prior: Prior = "none",
+    prior: Prior | None = None,
     units: Units = "heads",
     ablation: Ablation = "zero",
     interactions: bool = False,
@@ -89,8 +89,9 @@ def locate(
         How much smooth accuracy a chosen set may cost any control on search items, beyond one
         standard error (plain text: as many nats a token); see docs/method.md.
     strategy : {"adaptive", "attribution", "exhaustive", "greedy", "halving", "paper", "thompson"}
-    prior : {"none", "gradient"}
-        Whether gradients may guide the adaptive search, at the price of three evaluations.
+    prior : {"gradient", "none"}, optional
+        Whether gradients may guide the adaptive search, at the price of three evaluations: by
+        default they do, where tasks have any.
     units : {"heads", "kv-groups", "attention-layers", "mlp-layers"}
         What is searched for in place of heads; see docs/families.md.
     ablation : {"zero", "mean", "resample"}
@@ -153,7 +154,7 @@ def locate(
         heads=heads,
         max_control_drop=max_control_drop,
         strategy=strategy,
-        prior=prior,
+        prior=prior or ("gradient" if strategy == "adaptive" else "none"),
         units=units,
         ablation=ablation,
         seed=seed,
@@ -264,6 +265,7 @@ def _problem(bench: Workbench, config: Config, capability: str) -> Problem:
         seed=config.seed,
         in_nats=bench.searched_in_nats,
         prior=config.prior,
+        chance=bench.items[capability].search.chance,
     )
 
 

@@ -250,6 +250,7 @@ class _Programme:
             seed=self.config.seed,
             in_nats=self.bench.searched_in_nats,
             prior="none",
+            chance=self.bench.items[capability].search.chance,
         )
         self.progress.stage(f"Searching {name}", self.config.budget * len(problem.tasks))
         found = search(find_strategy(self.config.strategy), problem, self.bench.answer)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headsieve.errors import HeadsieveError
+from headsieve.errors import HeadsieveError, NoGradientError
 from headsieve.intervals import proportion_interval
 from headsieve.measure.ablation import Ablation, Replacement
 from headsieve.measure.items import ItemSet
@@ -179,8 +179,17 @@ class Workbench:
     def answer(self, question: AnyQuestion) -> Answer:
         """Measure what a strategy asks for, on search items."""
         if isinstance(question, GradientQuestion):
-            return {task: self._measurer.gradient(f"{task} search") for task in question.tasks}
+            return self._gradients(question.tasks)
         return self._search(question.masks, question.tasks)
+
+    def _gradients(self, tasks: Sequence[str]) -> Answer:
+        found = {}
+        for task in tasks:
+            try:
+                found[task] = self._measurer.gradient(f"{task} search")
+            except NoGradientError as error:
+                self.progress.note(f"No gradient of {task}, so the search goes without: {error}.")
+        return found
 
     def check_baselines(self, *, force: bool) -> None:
         """Refuse capabilities that the model hardly has, and tell of controls that cannot fall.

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from efficiency import bank, simulation
 from efficiency.compare import answered, compare
@@ -16,7 +17,7 @@ from efficiency.methods import available
 from efficiency.simulation import CAPABILITY, Case, SimulatedModel
 from headsieve.scores import Score
 from headsieve.sensing import recovery
-from headsieve.sensing.problem import Masks, Question, to_masks
+from headsieve.sensing.problem import GradientQuestion, Masks, Question, to_masks
 from headsieve.sensing.recovery import Effects
 from sample_efficiency import main
 
@@ -153,15 +154,24 @@ def test_a_bank_gives_back_what_was_measured_and_measures_the_rest(tmp_path: Pat
         measured.append(len(masks))
         return simulated.scores(task, masks)
 
-    one = bank.MeasuredModel(bank.Bank(40), search, search, CAPABILITY, tasks, 0)
+    def gradient(task: str) -> NDArray[np.float64]:
+        asked.append(task)
+        return np.arange(40.0)
+
+    asked: list[str] = []
+    one = bank.MeasuredModel(bank.Bank(40), search, gradient, CAPABILITY, tasks, 0)
     truth = one.truth()
     assert measured == [41, 41]
+    one.answer(GradientQuestion((CAPABILITY,)))
     one.bank.save(tmp_path / "bank.npz")
     again = bank.MeasuredModel(
-        bank.Bank.load(tmp_path / "bank.npz"), search, search, CAPABILITY, tasks, 0
+        bank.Bank.load(tmp_path / "bank.npz"), search, gradient, CAPABILITY, tasks, 0
     )
     assert np.allclose(again.truth().effect, truth.effect, atol=5e-3)
     assert measured == [41, 41]
+    found = again.answer(GradientQuestion((CAPABILITY,)))[CAPABILITY]
+    assert np.array_equal(np.asarray(found), np.arange(40.0))
+    assert asked == [CAPABILITY]
     again.answer(Question(to_masks([(), (1,), (1, 2)], 40), (CAPABILITY,)))
     assert measured == [41, 41, 1]
 

@@ -64,10 +64,9 @@ def add_locate(commands: Any) -> None:
     )
     command.add_argument(
         "--prior",
-        default="none",
         metavar="P",
-        help="gradient lets gradients guide the adaptive search, for three evaluations "
-        "(%(default)s)",
+        help="gradient lets gradients guide the search, for three evaluations; or none (default of "
+        "the adaptive strategy: gradient)",
     )
     command.add_argument(
         "--units",

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headsieve.errors import HeadsieveError
+from headsieve.errors import HeadsieveError, NoGradientError, first_line
 from headsieve.measure.ablation import Replacement
 from headsieve.measure.costs import logit_bytes, mask_bytes, prompt_bytes
 from headsieve.measure.engine import Engine, agree, attention_cost, check_masks
@@ -129,10 +129,10 @@ class InProcess:
         try:
             parts = [compute(row, slopes[row.sequences]) for row in plan.rows]
         except (torch.OutOfMemoryError, MemoryError) as error:
-            raise HeadsieveError(
-                f"There is not enough memory for gradients of {name}; do without them "
-                "(--prior none)."
-            ) from error
+            raise NoGradientError("there is not enough memory for it") from error
+        except RuntimeError as error:
+            # Some kernels, such as those of quantised weights, have no backward pass.
+            raise NoGradientError(f"PyTorch says: {first_line(error)}") from error
         tokens = GRADIENT_COST * plan.tokens
         return Gradient(np.sum(parts, axis=0), tokens, time.perf_counter() - started)
 

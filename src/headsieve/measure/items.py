@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from headsieve.errors import HeadsieveError
+from headsieve.errors import HeadsieveError, NoGradientError
 from headsieve.measure.packing import TokenSequence
 from headsieve.measure.texts import Continuation, Prompt, Responses
 from headsieve.scores import LOG_PROB, LOG_PROB_FLOOR, Score, margin_of
@@ -347,12 +347,9 @@ class JoinedItems:
         )
 
 
-def no_gradient() -> HeadsieveError:
+def no_gradient() -> NoGradientError:
     """The error of an item set whose search score has no derivative."""
-    return HeadsieveError(
-        "What a model says has no gradient; search without one (--prior none and another strategy "
-        "than attribution)."
-    )
+    return NoGradientError("what a model says has no gradient")
 
 
 def tokenize(items: Sequence[Item], prefix: str, kind: Kind, tokenizer: Any) -> ContinuationItems:

@@ -17,6 +17,8 @@ Prior = Literal["none", "gradient"]
 
 # A nat that the right answers lose counts as much as this share of the capability.
 SHARE_PER_NAT = 0.1
+# What is measured by force, at chance, has no whole to take a share of.
+_LEAST_WHOLE = 0.01
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,8 @@ class Problem:
         Tasks whose metric is a log-probability, not an accuracy.
     prior : {"none", "gradient"}
         Whether the search may ask for gradients to begin with.
+    chance : float
+        Share of the capability's items that guessing gets right.
     """
 
     heads: int
@@ -49,6 +53,7 @@ class Problem:
     seed: int
     in_nats: frozenset[str] = frozenset()
     prior: Prior = "none"
+    chance: float = 0.0
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -75,7 +80,8 @@ class GradientQuestion:
 
 
 AnyQuestion = Question | GradientQuestion
-# For each task, a score a mask, or to a `GradientQuestion` the gradient, shape (heads,).
+# For each task, a score a mask; to a `GradientQuestion`, for each task that has one, the gradient,
+# shape (heads,).
 Answer = Mapping[str, Sequence[Score] | NDArray[np.float64]]
 
 
@@ -119,10 +125,16 @@ class Ledger:
                 self.scores[task].update(zip(unknown_sets, scores, strict=True))
 
     def ask_gradients(self) -> Generator[GradientQuestion, Answer, None]:
-        """Ask for the gradients of all tasks, and note the answer."""
-        answer = yield GradientQuestion(self.problem.tasks)
-        for task in self.problem.tasks:
-            self.gradients[task] = cast(NDArray[np.float64], answer[task])
+        """Ask for the gradients of all tasks, and note those that there are.
+
+        Those of controls are no use where the capability has none.
+        """
+        for tasks in ((self.problem.capability,), tuple(self.problem.controls)):
+            answer = yield GradientQuestion(tasks)
+            for task, gradient in answer.items():
+                self.gradients[task] = cast(NDArray[np.float64], gradient)
+            if not self.gradients:
+                return
 
     @property
     def spent(self) -> int:
@@ -179,16 +191,28 @@ class Ledger:
     def damage(self, chosen: Columns) -> float:
         """What a measured set does to the capability, in shares of it.
 
-        The share of its smooth accuracy that is lost, and a tenth for each nat that the right
-        answers become less likely: that goes on counting when all search items are wrong already,
-        and others are not yet.
+        The share that is lost (see `remaining`), and a tenth for each nat that the right answers
+        become less likely: that goes on counting when all search items are wrong already, and
+        others are not yet.
         """
         capability = self.problem.capability
-        before, after = self.scores[capability][()], self.scores[capability][chosen]
-        nats = before.search - after.search
+        scores = self.scores[capability]
+        nats = scores[()].search - scores[chosen].search
         if capability in self.problem.in_nats:
             return SHARE_PER_NAT * nats
-        return self.drop(capability, chosen) / before.smooth_accuracy + SHARE_PER_NAT * nats
+        return 1 - self.remaining(chosen) + SHARE_PER_NAT * nats
+
+    def remaining(self, chosen: Columns) -> float:
+        """Share of the capability that a measured set leaves: of its smooth accuracy above chance.
+
+        Below zero where a set leaves less than guessing would.
+        """
+        capability = self.problem.capability
+        drop = self.drop(capability, chosen)
+        if capability in self.problem.in_nats:
+            return float(np.exp(-drop))
+        whole = self.scores[capability][()].smooth_accuracy - self.problem.chance
+        return 1 - drop / max(whole, _LEAST_WHOLE)
 
     def complete(self) -> list[Columns]:
         """Sets measured on the capability and on every control, the unmodified model left out."""

@@ -102,15 +102,21 @@ class _TaskData:
     singles: NDArray[np.int64]
     single_items: FloatArray  # (singles, items)
 
-    def effects(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> FloatArray:
+    def effects(
+        self, rows: NDArray[np.int64], columns: NDArray[np.int64], *, sparse: bool = False
+    ) -> FloatArray:
         """Effects from a selection of masks and of items."""
-        effect = np.zeros(self.masks.shape[1])
-        if len(rows) > 1:
-            effect = lasso(self.masks[rows], self.items[np.ix_(rows, columns)].mean(axis=1))
-        if len(self.singles):
-            base = self.base[columns].mean()
-            effect[self.singles] = self.single_items[:, columns].mean(axis=1) - base
-        return effect
+        base = self.base[columns].mean()
+        masks, scores = self.masks[rows], self.items[np.ix_(rows, columns)].mean(axis=1)
+        known = np.full(self.masks.shape[1], np.nan)
+        known[self.singles] = self.single_items[:, columns].mean(axis=1) - base
+        if not sparse:
+            decoded = posterior(masks, scores - base, known).mean
+        elif len(rows) > 1:
+            decoded = lasso(masks, scores)
+        else:
+            decoded = np.zeros(len(known))
+        return np.where(np.isnan(known), decoded, known)
 
 
 def _task_data(
@@ -132,7 +138,7 @@ def _task_data(
 
 
 def decode(ledger: Ledger, task: str, item_scores: ItemScores = floored) -> FloatArray:
-    """Effect of every head on a task's score: measured alone, or else by the Lasso.
+    """Effect of every head on a task's score: measured alone, or else by the random-effects model.
 
     Parameters
     ----------
@@ -145,10 +151,19 @@ def decode(ledger: Ledger, task: str, item_scores: ItemScores = floored) -> Floa
     -------
     ndarray of float, shape (heads,)
     """
+    return _decode(ledger, task, item_scores, sparse=False)
+
+
+def decode_sparsely(ledger: Ledger, task: str, item_scores: ItemScores = floored) -> FloatArray:
+    """Effect of every head on a task's score: measured alone, or else by the Lasso."""
+    return _decode(ledger, task, item_scores, sparse=True)
+
+
+def _decode(ledger: Ledger, task: str, item_scores: ItemScores, *, sparse: bool) -> FloatArray:
     data = _task_data(ledger.scores[task], ledger.problem.heads, item_scores)
     if data is None:
         return np.zeros(ledger.problem.heads)
-    return data.effects(np.arange(len(data.masks)), np.arange(len(data.base)))
+    return data.effects(np.arange(len(data.masks)), np.arange(len(data.base)), sparse=sparse)
 
 
 def estimate(ledger: Ledger, rng: np.random.Generator) -> Effects:
@@ -190,13 +205,12 @@ def _intervals(data: _TaskData, effect: FloatArray) -> tuple[FloatArray, FloatAr
     known[data.singles] = effect[data.singles]
     others = posterior(data.masks, changes, known)
     differences = data.single_items - data.base
-    centre, deviation = others.mean.copy(), others.deviation.copy()
-    centre[data.singles] = effect[data.singles]
+    deviation = others.deviation.copy()
     deviation[data.singles] = differences.std(axis=1) / np.sqrt(len(data.base))
     quantile = stats.norm.ppf((1 + _CONFIDENCE) / 2)
     most = max(np.abs(changes).max(initial=0), np.abs(effect).max())
     reach = np.where(np.isfinite(deviation), quantile * deviation, most)
-    return np.minimum(centre - reach, effect), np.maximum(centre + reach, effect)
+    return effect - reach, effect + reach
 
 
 def resamplings(

@@ -25,21 +25,22 @@ from headsieve.sensing.problem import (
 )
 from headsieve.sensing.recovery import FloatArray
 from headsieve.sensing.strategies.adaptive import (
-    PILOT_DENSITIES,
-    PILOT_MASKS,
     SMALLEST_BUDGET,
-    best_density,
     candidates,
-    decoded,
-    foretold,
+    expected,
     proposal,
-    remaining,
 )
 from headsieve.sensing.strategies.recommendation import Step
 
 # Shares of the budget: until the end of the screening, and of the single knockouts.
 _SCREENED = 0.4
 _SINGLED = 0.8
+
+# The pilot: so many masks at each of these densities.
+_PILOT_DENSITIES = (0.02, 0.04, 0.08)
+_PILOT_MASKS = 2
+# Masks tell most when they take about half of what the capabilities have.
+_AIM = 0.5
 
 Survey = Generator[AnyQuestion, Answer, list[Ledger]]
 
@@ -86,7 +87,7 @@ def survey(problems: Sequence[Problem]) -> Survey:
     yield from ledgers[0].ask([()], names)
     if first.prior == "gradient":
         answer = yield GradientQuestion(names)
-        gradients |= {name: cast(FloatArray, answer[name]) for name in names}
+        gradients |= {name: cast(FloatArray, found) for name, found in answer.items()}
     yield from _screen(ledgers, names)
     yield from _singles(ledgers, names)
     yield from _sets(ledgers, names)
@@ -98,25 +99,26 @@ def _screen(ledgers: Sequence[Ledger], names: Sequence[str]) -> Step:
     rng = np.random.default_rng(problem.seed)
     masks = np.zeros((0, problem.heads), dtype=bool)
     left: list[float] = []
-    for density in PILOT_DENSITIES:
-        more = dispersed(PILOT_MASKS, problem.heads, density, rng, before=masks)
+    for density in _PILOT_DENSITIES:
+        more = dispersed(_PILOT_MASKS, problem.heads, density, rng, before=masks)
         masks = np.concatenate([masks, more])
         yield from ledgers[0].ask(to_sets(more), names)
         left.append(
-            float(np.mean([remaining(one, mask) for one in ledgers for mask in to_sets(more)]))
+            float(np.mean([one.remaining(mask) for one in ledgers for mask in to_sets(more)]))
         )
+    density = _PILOT_DENSITIES[int(np.argmin(np.abs(np.array(left) - _AIM)))]
     count = int(_SCREENED * problem.budget) - ledgers[0].spent
-    more = dispersed(max(count, 0), problem.heads, best_density(left), rng, before=masks)
+    more = dispersed(max(count, 0), problem.heads, density, rng, before=masks)
     yield from ledgers[0].ask(to_sets(more), names)
 
 
 def _singles(ledgers: Sequence[Ledger], names: Sequence[str]) -> Step:
     last = int(_SINGLED * ledgers[0].problem.budget)
     while (count := last - ledgers[0].spent) > 0:
-        effects = decoded(ledgers[0], names)
+        effects = expected(ledgers[0], names)
         measured = {chosen for chosen in ledgers[0].scores[names[0]] if len(chosen) == 1}
         named = [next(iter(candidates(one, effects)), None) for one in ledgers]
-        shared = _general(ledgers[0], effects)
+        shared = _general(effects)
         turn = [next((one for one in shared if one not in measured), None), *named]
         chosen = list(dict.fromkeys(one for one in turn if one is not None))[:count]
         if not chosen:
@@ -124,14 +126,10 @@ def _singles(ledgers: Sequence[Ledger], names: Sequence[str]) -> Step:
         yield from ledgers[0].ask(chosen, names)
 
 
-def _general(ledger: Ledger, effects: dict[str, FloatArray]) -> list[Columns]:
+def _general(effects: dict[str, FloatArray]) -> list[Columns]:
     """Heads by their effect on all capabilities together, the most needed first."""
-    rankings = [
-        np.argsort(np.mean(list(known.values()), axis=0), kind="stable")
-        for known in ([foretold(ledger)] if ledger.gradients else []) + [effects]
-    ]
-    in_turn = dict.fromkeys(int(head) for heads in zip(*rankings, strict=True) for head in heads)
-    return [(head,) for head in in_turn]
+    shared = np.mean(list(effects.values()), axis=0)
+    return [(int(head),) for head in np.argsort(shared, kind="stable")]
 
 
 def _sets(ledgers: Sequence[Ledger], names: Sequence[str]) -> Step:

@@ -18,18 +18,33 @@ from headsieve.sensing.problem import (
     Problem,
     to_sets,
 )
-from headsieve.sensing.recovery import FloatArray, decode, estimate, floored, smooth
+from headsieve.sensing.recovery import (
+    FloatArray,
+    decode,
+    decode_sparsely,
+    estimate,
+    floored,
+    smooth,
+)
 from headsieve.sensing.strategies.recommendation import Recommendation, Search, Step
 
-PILOT_DENSITIES = (0.02, 0.04, 0.08)
-PILOT_MASKS = 2
-# The unmodified model, the pilot, and a few evaluations for each stage that follows.
-SMALLEST_BUDGET = 1 + PILOT_MASKS * len(PILOT_DENSITIES) + 13
+# The unmodified model, and a few evaluations for each stage that follows.
+SMALLEST_BUDGET = 20
 # Shares of the budget: until the end of the screening, and of the single knockouts.
-SCREENED = 0.45
-SINGLED = 0.75
+SCREENED = 0.5
+SINGLED = 0.85
+# Gradients tell so much that fewer masks are needed beside them.
+SCREENED_BESIDE_GRADIENTS = 0.4
+# Of what gradients foretell, where each of four ways to decode masks weighs one.
+_GRADIENT_WEIGHT = 8.0
+# Each round of the screening goes on with half of the heads.
+_ROUNDS = 3
 # Masks tell most when they take about half of what the capability has.
 _AIM = 0.5
+_FIRST_DENSITY = 0.04
+_DENSEST = 0.5
+# From one batch to the next the density changes by at most this factor.
+_STEEPEST = 2.0
 _AT_ONCE = 6
 # Below this share of the capability there is nothing left to take.
 _ALL_BUT_GONE = 0.03
@@ -45,11 +60,11 @@ _SMALLEST_GAIN = 0.005
 def adaptive(problem: Problem) -> Search:
     """Find a selective set of heads inside one budget of evaluations.
 
-    1. Measure the unmodified model, and two random masks at each of three densities.
-       With a gradient prior, also gradients with respect to gates on all heads.
-    2. Screen at the density whose masks hurt but do not destroy, on the capability and controls.
-    3. Decode effects with the Lasso, and knock out the most promising heads one by one; with a
-       gradient prior every other one is the most promising by gradients.
+    1. Measure the unmodified model; with a gradient prior, also gradients with respect to gates
+       on all heads.
+    2. Screen with random masks on the capability and controls, at the density that hurts but does
+       not destroy, in three rounds: each next one keeps the more promising half of the heads.
+    3. Knock out the most promising heads one by one, by what masks and gradients tell together.
     4. Build sets from the best, one head at a time, keeping a beam of the best sets; where nothing
        promises a gain, try what further heads add to the best set. Controls are measured only for
        sets that do enough to the capability.
@@ -64,8 +79,8 @@ def adaptive(problem: Problem) -> Search:
     needed = SMALLEST_BUDGET + (GRADIENT_COST if problem.prior == "gradient" else 0)
     if problem.budget < needed:
         raise HeadsieveError(
-            f"A budget of {problem.budget} is too small for the adaptive search, whose pilot and "
-            f"later stages need {needed}; raise --budget."
+            f"A budget of {problem.budget} is too small for the adaptive search, whose "
+            f"stages need {needed}; raise --budget."
         )
     rng = np.random.default_rng(problem.seed)
     ledger = Ledger(problem)
@@ -73,8 +88,15 @@ def adaptive(problem: Problem) -> Search:
     if problem.prior == "gradient":
         yield from ledger.ask_gradients()
     yield from _screen(ledger, rng)
-    yield from _singles(ledger)
+    yield from _singles(ledger, int(SINGLED * problem.budget))
     yield from _sets(ledger)
+    while ledger.left > 0:
+        # No set promises a gain: a head that was not looked at may.
+        before = ledger.spent
+        yield from _singles(ledger, min(before + _AT_ONCE, problem.budget))
+        yield from _sets(ledger)
+        if ledger.spent == before:
+            break
     effects = estimate(ledger, rng)
     selected = best_set(ledger)
     return Recommendation(
@@ -87,40 +109,47 @@ def adaptive(problem: Problem) -> Search:
 
 
 def _screen(ledger: Ledger, rng: np.random.Generator) -> Step:
+    """Measure random masks, in rounds: in each of those heads that promise most after the last.
+
+    The density is steered so that masks leave about half of the capability.
+    """
     problem = ledger.problem
-    used = np.zeros(problem.heads, dtype=np.int64)
-    left: list[float] = []
-    for density in PILOT_DENSITIES:
-        masks = stratified(PILOT_MASKS, problem.heads, density, rng, used=used)
-        used += masks.sum(axis=0)
-        sets = to_sets(masks)
-        yield from ledger.ask(sets, problem.tasks)
-        left.append(float(np.mean([remaining(ledger, chosen) for chosen in sets])))
-    density = best_density(left)
-    count = int(SCREENED * problem.budget) - ledger.spent
-    masks = stratified(count, problem.heads, density, rng, used=used)
-    yield from ledger.ask(to_sets(masks), problem.tasks)
+    kept = np.arange(problem.heads)
+    density = _FIRST_DENSITY
+    share = SCREENED_BESIDE_GRADIENTS if ledger.gradients else SCREENED
+    ends = np.linspace(ledger.spent, share * problem.budget, _ROUNDS + 1)[1:]
+    for number, end in enumerate(ends):
+        if number:
+            ranking = _ranking(ledger, expected(ledger, problem.tasks))
+            promising = [head for head in ranking if head in set(kept.tolist())]
+            kept = np.sort(promising[: max(len(kept) // 2, problem.set_size)])
+        used = np.zeros(len(kept), dtype=np.int64)
+        while (count := min(_AT_ONCE, int(end) - ledger.spent)) > 0:
+            masks = np.zeros((count, problem.heads), dtype=bool)
+            masks[:, kept] = stratified(count, len(kept), density, rng, used=used)
+            used += masks[:, kept].sum(axis=0)
+            before = ledger.spent
+            yield from ledger.ask(to_sets(masks), problem.tasks)
+            if ledger.spent == before:
+                # So few heads are left that all these masks are known.
+                break
+            left = float(np.mean([ledger.remaining(chosen) for chosen in to_sets(masks)]))
+            density = steered(density, left)
 
 
-def best_density(left: Sequence[float]) -> float:
-    """The density of the pilot whose masks left closest to half of the capability."""
-    return PILOT_DENSITIES[int(np.argmin(np.abs(np.array(left) - _AIM)))]
+def steered(density: float, left: float) -> float:
+    """The density that leaves half of the capability, if this one leaves so much of it.
+
+    As if each head took its share of what the others leave.
+    """
+    change = np.log(_AIM) / np.log(np.clip(left, 0.05, 0.95))
+    return min(density * float(np.clip(change, 1 / _STEEPEST, _STEEPEST)), _DENSEST)
 
 
-def remaining(ledger: Ledger, chosen: Columns) -> float:
-    """Share of the capability that is left under a mask."""
-    capability = ledger.problem.capability
-    whole = ledger.scores[capability][()]
-    if capability in ledger.problem.in_nats:
-        return float(np.exp(-ledger.drop(capability, chosen)))
-    return 1 - ledger.drop(capability, chosen) / whole.smooth_accuracy
-
-
-def _singles(ledger: Ledger) -> Step:
+def _singles(ledger: Ledger, last: int) -> Step:
     """Knock out the most promising heads alone, deciding anew after each few."""
-    last = int(SINGLED * ledger.problem.budget)
     while (count := min(_AT_ONCE, last - ledger.spent)) > 0:
-        promising = candidates(ledger, decoded(ledger, ledger.problem.tasks))[:count]
+        promising = candidates(ledger, expected(ledger, ledger.problem.tasks))[:count]
         if not promising:
             return
         yield from ledger.ask(promising, ledger.problem.tasks)
@@ -129,26 +158,14 @@ def _singles(ledger: Ledger) -> Step:
 def candidates(ledger: Ledger, effects: Mapping[str, FloatArray]) -> list[Columns]:
     """Heads not yet knocked out alone, the most selective by what is known so far first.
 
-    Random masks show best the heads that much depends on, gradients those whose effect does not
-    saturate: where both are known, the best by either take turns.
-
     Parameters
     ----------
     ledger : Ledger
     effects : mapping of str to ndarray
-        What `decoded` gives.
+        What `expected` gives.
     """
-    rankings = [_ranking(ledger, effects)]
-    if ledger.gradients:
-        rankings.insert(0, _ranking(ledger, foretold(ledger)))
     measured = {chosen for chosen in ledger.complete() if len(chosen) == 1}
-    in_turn = dict.fromkeys((head,) for heads in zip(*rankings, strict=True) for head in heads)
-    return [chosen for chosen in in_turn if chosen not in measured]
-
-
-def foretold(ledger: Ledger) -> dict[str, FloatArray]:
-    """Effects of all heads on each task as gradients foretell them, in units of their spread."""
-    return {task: _scaled(-slope) for task, slope in ledger.gradients.items()}
+    return [(head,) for head in _ranking(ledger, effects) if (head,) not in measured]
 
 
 def _ranking(ledger: Ledger, effects: Mapping[str, FloatArray]) -> list[int]:
@@ -164,18 +181,27 @@ def _ranking(ledger: Ledger, effects: Mapping[str, FloatArray]) -> list[int]:
     return [int(head) for head in np.argsort(effect, kind="stable")]
 
 
-def decoded(ledger: Ledger, tasks: Sequence[str]) -> dict[str, FloatArray]:
-    """Effects of all heads on each task, decoded from the masks so far.
+def expected(ledger: Ledger, tasks: Sequence[str]) -> dict[str, FloatArray]:
+    """Effects of all heads on each task, from everything known so far, in units of their spread.
 
-    From the search score and from the smooth accuracy, each in units of its spread, and added: the
-    one sees what makes wrong answers worse, the other what flips them.
+    From masks by two decoders and two scores: the random-effects model leads while masks are few,
+    the Lasso once they are many; the search score sees what makes wrong answers worse, the smooth
+    accuracy what flips them. Where there are gradients they count most: they are exact but for
+    saturation, which masks see.
     """
-    return {
-        task: np.sum(
-            [_scaled(decode(ledger, task, scores)) for scores in (floored, smooth)], axis=0
-        )
-        for task in tasks
-    }
+    effects = {}
+    for task in tasks:
+        sources = [
+            _scaled(decoder(ledger, task, scores))
+            for decoder in (decode, decode_sparsely)
+            for scores in (floored, smooth)
+        ]
+        weights = [1.0] * len(sources)
+        if task in ledger.gradients:
+            sources.append(_scaled(-ledger.gradients[task]))
+            weights.append(_GRADIENT_WEIGHT)
+        effects[task] = np.average(sources, axis=0, weights=weights)
+    return effects
 
 
 def _scaled(effects: FloatArray) -> FloatArray:
@@ -205,10 +231,10 @@ def _explorations(ledger: Ledger) -> list[Columns]:
     set is full or the capability all but gone.
     """
     best = best_set(ledger)
-    if len(best) >= ledger.problem.set_size or remaining(ledger, best) < _ALL_BUT_GONE:
+    if len(best) >= ledger.problem.set_size or ledger.remaining(best) < _ALL_BUT_GONE:
         return []
     known = ledger.scores[ledger.problem.capability]
-    others = candidates(ledger, decoded(ledger, ledger.problem.tasks))
+    others = candidates(ledger, expected(ledger, ledger.problem.tasks))
     larger = [tuple(sorted({*best, head})) for (head,) in others]
     return [chosen for chosen in larger if chosen not in known and chosen != best][:_AT_ONCE]
 
@@ -279,7 +305,7 @@ def _estimate(ledger: Ledger, chosen: Columns) -> _Estimate:
     known = ledger.scores[ledger.problem.capability]
     return _Estimate(
         chosen,
-        1 - remaining(ledger, chosen),
+        1 - ledger.remaining(chosen),
         known[()].search - known[chosen].search,
         np.array([ledger.drop(task, chosen) for task in ledger.problem.controls]),
     )

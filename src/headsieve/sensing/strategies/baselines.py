@@ -144,6 +144,11 @@ def attribution(problem: Problem) -> Search:
     ledger = Ledger(problem)
     yield from ledger.ask([()], problem.tasks)
     yield from ledger.ask_gradients()
+    if missing := [task for task in problem.tasks if task not in ledger.gradients]:
+        raise HeadsieveError(
+            f"Attribution needs gradients, and there is none of {' and '.join(missing)}; use "
+            "another strategy."
+        )
     foretold = np.array([-ledger.gradients[task] for task in problem.tasks])
     worst = foretold[1:].min(axis=0, initial=0)
     best = np.argsort(foretold[0] - worst, kind="stable")[: ledger.left]
