@@ -287,6 +287,30 @@ def test_gradients_are_counted_and_not_computed_twice(llama: Model) -> None:
         find(llama, prior="magic")
 
 
+def test_gradients_guide_the_search_unless_there_are_none(
+    llama: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert find(llama).config.prior == "gradient"
+    assert find(llama, strategy="exhaustive", budget=13).config.prior == "none"
+    monkeypatch.setattr(torch.autograd, "grad", no_memory)
+    notes: list[str] = []
+    progress = Progress()
+    monkeypatch.setattr(progress, "note", notes.append)
+    found = find(llama, out="run", progress=progress)["skill"]
+    assert found.selected
+    assert notes[-1] == (
+        "No gradient of skill, so the search goes without: there is not enough memory for it."
+    )
+    with sqlite3.connect("run/measurements.sqlite") as connection:
+        assert connection.execute("SELECT * FROM gradients").fetchall() == []
+    with pytest.raises(HeadsieveError, match="gradients, and there is none of skill and other"):
+        find(llama, strategy="attribution")
+
+
+def no_memory(*_args: object) -> None:
+    raise torch.OutOfMemoryError
+
+
 @pytest.mark.parametrize("strategy", ["exhaustive", "greedy", "paper"])
 def test_only_the_adaptive_strategy_takes_a_prior(llama: Model, strategy: str) -> None:
     with pytest.raises(HeadsieveError, match=f"The strategy {strategy} takes no prior"):

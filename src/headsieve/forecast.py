@@ -158,6 +158,7 @@ class _Rehearsal:
         self._begun = 0
         self._written = 0
         self._kept_already = 0
+        self._longest = 0
 
     @property
     def device(self) -> str:
@@ -225,7 +226,17 @@ class _Rehearsal:
             yield number, Measured(responses, tokens, 0.0)
 
     def gradient(self, name: str, slopes: NDArray[np.float64]) -> Gradient:
-        """Make a gradient up."""
+        """Make a gradient up.
+
+        Of longer rows than before one is computed, too: a backward pass has a peak of memory of
+        its own, and not every model has one.
+        """
+        longest = max(len(row.tokens) for row in self._rows[name])
+        if longest > self._longest:
+            self._longest = longest
+            started = time.perf_counter()
+            self._real.gradient(name, slopes)
+            self.calibration += time.perf_counter() - started
         work = self._batch_work(name, [0] * GRADIENT_COST)
         self._spend([work])
         return Gradient(self._nats[name], GRADIENT_COST * self.way(name).tokens, 0.0)
@@ -245,7 +256,7 @@ class _Rehearsal:
     def _calibrate(self, replacements: Mapping[str, Replacement], batch_size: BatchSize) -> None:
         """Time real batches, and fit seconds to passes and operations of layers and head."""
         model = self._model
-        real = InProcess()
+        self._real = real = InProcess()
         # Reading tells how fast the model is; writing to the end would take too long.
         real.begin(model, self._read, replacements, batch_size)
         self._batch_size, self._memory = batch_size, model.memory_budget // 2

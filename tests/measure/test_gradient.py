@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from headsieve.errors import NoGradientError
 from headsieve.measure.items import ItemSet
 from headsieve.measure.journal import Journal
 from headsieve.measure.measurer import Measurer
@@ -75,3 +76,25 @@ def test_a_closed_gate_is_a_knockout(llama: Model) -> None:
             gated = llama.hf(tokens).logits
         with llama.knockout([llama.geometry.heads[5]]):
             assert torch.allclose(llama.hf(tokens).logits, gated, atol=1e-5)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_weights_take_gradients_again_afterwards(
+    llama: Model, monkeypatch: pytest.MonkeyPatch, *, fails: bool
+) -> None:
+    for number, parameter in enumerate(llama.hf.parameters()):
+        parameter.requires_grad_(number % 2 == 0)
+    if fails:
+        monkeypatch.setattr(torch.autograd, "grad", no_backward_pass)
+        with pytest.raises(NoGradientError, match="PyTorch says: no kernel for that"):
+            Measurer(llama, SHORT, Journal()).gradient("answer")
+    else:
+        Measurer(llama, SHORT, Journal()).gradient("answer")
+    asked = [parameter.requires_grad for parameter in llama.hf.parameters()]
+    assert asked == [number % 2 == 0 for number in range(len(asked))]
+    assert all(parameter.grad is None for parameter in llama.hf.parameters())
+    assert count_hooks(llama.hf) == 0
+
+
+def no_backward_pass(*_args: object) -> None:
+    raise RuntimeError("no kernel for that")

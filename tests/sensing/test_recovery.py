@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from headsieve.scores import Score, margin_of
 from headsieve.sensing.designs import stratified
 from headsieve.sensing.problem import Ledger, Problem, Question, to_masks, to_sets
 from headsieve.sensing.recovery import estimate, lasso
@@ -55,3 +56,15 @@ def test_effects_come_with_intervals_selection_and_control_effects() -> None:
 def test_sets_and_masks_are_the_same_thing() -> None:
     sets = [(), (0,), (2, 5, 59)]
     assert to_sets(to_masks(sets, HEADS)) == sets
+
+
+@pytest.mark.parametrize(
+    ("chance", "left"), [(0.0, 0.6 / 0.9), (0.5, 0.1 / 0.4), (0.6, 0.0), (0.9, -29.0)]
+)
+def test_what_a_set_leaves_is_counted_above_chance(chance: float, left: float) -> None:
+    told = Ledger(Problem(3, "skill", {}, 9, 1, seed=0, chance=chance))
+    for heads, accuracy in (((), 0.9), ((0,), 0.6)):
+        value = np.full(4, accuracy)
+        told.scores["skill"][heads] = Score(np.log(value), value, margin_of(value))
+    assert told.remaining(()) == 1
+    assert told.remaining((0,)) == pytest.approx(left)

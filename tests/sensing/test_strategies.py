@@ -6,10 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headsieve.errors import HeadsieveError
-from headsieve.sensing.problem import Answer, AnyQuestion, Problem
+from headsieve.sensing.problem import Answer, AnyQuestion, GradientQuestion, Problem
 from headsieve.sensing.strategies import STRATEGIES, find_strategy
+from headsieve.sensing.strategies.adaptive import steered
 from tests.sensing.oracle import GENERAL, SELECTIVE, Oracle, run
 
 HEADS = 60
@@ -179,3 +182,29 @@ def test_too_small_a_budget_is_told(strategy: str, message: str) -> None:
 def test_an_unknown_strategy_is_told_with_the_known_ones() -> None:
     with pytest.raises(HeadsieveError, match="use adaptive, attribution, exhaustive"):
         find_strategy("guess")
+
+
+@given(
+    density=st.floats(0.001, 0.5),
+    left=st.floats(-0.5, 1.2),
+)
+def test_masks_become_denser_the_more_they_leave(density: float, left: float) -> None:
+    after = steered(density, left)
+    assert 0 < after <= 0.5
+    assert density / 2 <= after <= density * 2
+    if 0.05 <= left <= 0.95:
+        assert (after > density) <= (left > 0.5)
+        assert (after < density) <= (left < 0.5) or density == 0.5
+
+
+def test_a_search_without_gradients_goes_on_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    oracle = Oracle(NEEDS)
+    answer = oracle.answer
+
+    def no_slopes(question: AnyQuestion) -> Answer:
+        return {} if isinstance(question, GradientQuestion) else answer(question)
+
+    monkeypatch.setattr(oracle, "answer", no_slopes)
+    found = run(STRATEGIES["adaptive"], replace(problem(budget=80), prior="gradient"), oracle)
+    assert set(SELECTIVE) <= set(found.selected)
+    assert found.evaluations == oracle.evaluations("skill") <= 80

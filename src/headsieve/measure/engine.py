@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from headsieve.measure.memory import keep_freed_memory
 from headsieve.measure.packing import Row
@@ -133,7 +136,11 @@ class Engine:
         model = self.model
         model.hf.eval()
         values = torch.ones((1, len(model.geometry)), device=model.device, requires_grad=True)
-        with torch.enable_grad(), gates(model.hf, model.geometry, values, replacement):
+        with (
+            torch.enable_grad(),
+            _fixed_weights(model.hf),
+            gates(model.hf, model.geometry, values, replacement),
+        ):
             logits = row_logits(model, row, 1)[0].float()
             total = torch.logsumexp(logits, dim=-1)
             predictors = placed(row.predictors, logits.device)
@@ -152,6 +159,19 @@ class Engine:
             self._inputs[row] = inputs
             self._kept_bytes += sum(tensor.numel() * tensor.element_size() for tensor in inputs)
         return self._inputs[row]
+
+
+@contextmanager
+def _fixed_weights(hf: nn.Module) -> Iterator[None]:
+    """Let no weight take a gradient, so that nothing is kept for theirs."""
+    trained = [parameter for parameter in hf.parameters() if parameter.requires_grad]
+    for parameter in trained:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in trained:
+            parameter.requires_grad_(True)
 
 
 def row_logits(model: Model, row: Row, count: int, cache: Cache | None = None) -> torch.Tensor:
