@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> None:
     picked = {name: known[name] for name in names}
     if options.measure_bank:
         capabilities = chosen(options.cases, list(bank.CAPABILITIES), "real case")
-        bank.measure(options.bank, capabilities, picked, max(budgets), seeds)
+        bank.measure(options.bank, capabilities, picked, budgets, seeds)
         return
     real = bank.cases(options.bank)
     if not real:
@@ -97,9 +97,12 @@ def run(options: argparse.Namespace) -> None:
     }
     if options.json:
         print(json.dumps(tables.to_json(results, set(real)), indent=1))
-    measured = [one for name, one in results.items() if name in real]
-    if len(measured) > 1:
-        results = {f"{len(measured)} real capabilities": pooled(measured), **results}
+    alone = {name: one for name, one in results.items() if name.endswith(bank.ALONE)}
+    selective = {name: results[name] for name in real if name in results and name not in alone}
+    for kind, measured in (("without controls", alone), ("with controls", selective)):
+        if len(measured) > 1:
+            together = f"{len(measured)} real capabilities {kind}"
+            results = {together: pooled(list(measured.values())), **results}
     if options.figure is not None:
         draw(results, options.figure)
     if not options.json:

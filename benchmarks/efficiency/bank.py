@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from efficiency.compare import answered
+from efficiency.compare import answered, enough
 from efficiency.measures import Truth, selectivity
 from efficiency.methods import Method
 from efficiency.shapley import UnableError
@@ -39,6 +39,8 @@ CAPABILITIES = (
     *("plural", "copying", "agreement", "addition"),
 )
 TEXT = "text"
+# Cases without controls, whose truth are the effects on the capability as they are.
+ALONE = "-alone"
 CONTROL_LIMIT = 0.05
 # Items are split the same way whatever the seed of a method.
 _ITEMS_SEED = 0
@@ -226,20 +228,22 @@ def cases(path: Path) -> Mapping[str, Callable[[int], MeasuredModel]]:
         return {}
     bank = Bank.load(path)
     return {
-        task: partial(_case, bank, path.parent, task)
+        task + kind: partial(_case, bank, path.parent, task + kind)
+        for kind in ("", ALONE)
         for task in CAPABILITIES
         if task in bank.scores
     }
 
 
-def _case(bank: Bank, folder: Path, capability: str, seed: int) -> MeasuredModel:
+def _case(bank: Bank, folder: Path, case: str, seed: int) -> MeasuredModel:
     def search(masks: Masks, task: str) -> Sequence[Score]:
         return _live(folder)[1](masks, task)
 
     def gradient(task: str) -> NDArray[np.float64]:
         return _live(folder)[2](task)
 
-    tasks = (*CAPABILITIES, TEXT)
+    capability = case.removesuffix(ALONE)
+    tasks = (capability,) if case.endswith(ALONE) else (*CAPABILITIES, TEXT)
     return MeasuredModel(bank, search, gradient, capability, tasks, seed)
 
 
@@ -247,7 +251,7 @@ def measure(
     path: Path,
     capabilities: Sequence[str],
     methods: Mapping[str, Method],
-    budget: int,
+    budgets: Sequence[int],
     seeds: Sequence[int],
 ) -> None:
     """Measure the truth of the real cases and what methods ask, and write the bank after each.
@@ -262,10 +266,10 @@ def measure(
         for seed in seeds:
             subject = _case(bank, path.parent, capability, seed)
             for name, method in methods.items():
-                needs = 1 + heads * 5 if name == "greedy" else budget
-                try:
-                    answered(method, subject.problem(needs), subject)
-                except (HeadsieveError, UnableError):
-                    # What cannot be done within the budget asks for nothing to be kept.
-                    continue
+                for budget in enough(name, heads, budgets):
+                    try:
+                        answered(method, subject.problem(budget), subject)
+                    except (HeadsieveError, UnableError):
+                        # What cannot be done within the budget asks for nothing to be kept.
+                        continue
             bank.save(path)

@@ -86,7 +86,7 @@ def compare(
         truth = subject.truth()
         for name, method in methods.items():
             print(f"{case}, seed {seed}: {name}", file=sys.stderr)
-            for budget in _budgets(name, comparison.heads, budgets):
+            for budget in enough(name, comparison.heads, budgets):
                 try:
                     ranking = answered(method, subject.problem(budget), subject)
                 except (HeadsieveError, UnableError) as error:
@@ -127,7 +127,8 @@ def _judged(ranking: Ranking, truth: Truth, subject: Subject) -> Run:
     )
 
 
-def _budgets(method: str, heads: int, budgets: Sequence[int]) -> Sequence[int]:
+def enough(method: str, heads: int, budgets: Sequence[int]) -> Sequence[int]:
+    """The budgets that a method is given: these, but for one that needs what it needs."""
     if method not in _ROUNDS:
         return budgets
     if method == "greedy" and heads > _MOST_GREEDY:
