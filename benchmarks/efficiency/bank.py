@@ -39,6 +39,8 @@ CAPABILITIES = (
     *("plural", "copying", "agreement", "addition"),
 )
 TEXT = "text"
+# Of the tasks whose items are choices.
+CHANCE = {"agreement": 0.5}
 # Cases without controls, whose truth are the effects on the capability as they are.
 ALONE = "-alone"
 CONTROL_LIMIT = 0.05
@@ -119,6 +121,11 @@ def _score(task: str, log_prob: NDArray[np.float64], margin: NDArray[np.float64]
     return Score(log_prob, log_prob if task == TEXT else (margin > 0).astype(float), margin)
 
 
+def _halved(score: Score) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    log_prob, margin = score.log_prob.astype(np.float16), score.margin.astype(np.float16)
+    return log_prob.astype(float), margin.astype(float)
+
+
 class MeasuredModel:
     """Answers from a bank, and live what is not in it.
 
@@ -164,13 +171,14 @@ class MeasuredModel:
             self._seed,
             frozenset({TEXT}),
             prior="gradient",
+            chance=CHANCE.get(self.capability, 0.0),
         )
 
     def answer(self, question: AnyQuestion) -> Answer:
         """Scores of the masks that were asked for, or gradients."""
         if isinstance(question, GradientQuestion):
             for task in set(question.tasks) - set(self.bank.gradients):
-                self.bank.gradients[task] = self._gradient(task)
+                self.bank.gradients[task] = self._gradient(task).astype(np.float32).astype(float)
             return {task: self.bank.gradients[task] for task in question.tasks}
         return {task: self._scores(to_sets(question.masks), task) for task in question.tasks}
 
@@ -179,7 +187,11 @@ class MeasuredModel:
         missing = list(dict.fromkeys(chosen for chosen in sets if chosen not in known))
         if missing:
             scores = self._search(to_masks(missing, self.bank.heads), task)
-            known.update(zip(missing, scores, strict=True))
+            # As they will be read again, so that a replay asks the same.
+            halved = [_halved(one) for one in scores]
+            known.update(
+                (chosen, _score(task, *one)) for chosen, one in zip(missing, halved, strict=True)
+            )
         return [known[chosen] for chosen in sets]
 
     def truth(self) -> Truth:

@@ -233,10 +233,14 @@ class _Rehearsal:
         """
         longest = max(len(row.tokens) for row in self._rows[name])
         if longest > self._longest:
-            self._longest = longest
             started = time.perf_counter()
-            self._real.gradient(name, slopes)
-            self.calibration += time.perf_counter() - started
+            try:
+                # Prompts, read here as texts, have no slope.
+                prompts = len(self._texts[name].prompts)
+                self._real.gradient(name, np.pad(slopes, (0, prompts)))
+            finally:
+                self.calibration += time.perf_counter() - started
+            self._longest = longest
         work = self._batch_work(name, [0] * GRADIENT_COST)
         self._spend([work])
         return Gradient(self._nats[name], GRADIENT_COST * self.way(name).tokens, 0.0)

@@ -333,7 +333,9 @@ def _measured(folder: Path) -> tuple[bool, bool]:
         measured = journal.totals()[0] > 0
     try:
         with contextlib.closing(sqlite3.connect(path)) as connection:
-            searched = connection.execute("SELECT 1 FROM measurements WHERE mask != '' LIMIT 1")
+            searched = connection.execute(
+                "SELECT 1 FROM measurements WHERE mask != '' UNION ALL SELECT 1 FROM gradients"
+            )
             return measured, searched.fetchone() is not None
     except sqlite3.Error as error:
         raise HeadsieveError(f"Cannot keep measurements in {path}: {error}.") from None

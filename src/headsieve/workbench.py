@@ -188,7 +188,7 @@ class Workbench:
             try:
                 found[task] = self._measurer.gradient(f"{task} search")
             except NoGradientError as error:
-                self.progress.note(f"No gradient of {task}, so the search goes without: {error}.")
+                self.progress.note(f"The search goes without a gradient of {task}: {error}.")
         return found
 
     def check_baselines(self, *, force: bool) -> None:

@@ -82,10 +82,20 @@ class ModelCosts:
 
 def mask_bytes(model: Model, row: Row) -> int:
     """What computing a packed row under one mask takes, about: the most of layers and logits."""
+    return max(_layer_bytes(model, row), logit_bytes(model, row))
+
+
+def _layer_bytes(model: Model, row: Row) -> int:
     config = model.hf.config.get_text_config(decoder=True)
     inner = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
-    layer = len(row.tokens) * (8 * config.hidden_size + 3 * inner) * model.hf.dtype.itemsize
-    return int(max(layer, logit_bytes(model, row)))
+    numbers = len(row.tokens) * (8 * config.hidden_size + 3 * inner)
+    return int(numbers * model.hf.dtype.itemsize)
+
+
+def gradient_bytes(model: Model, row: Row) -> int:
+    """What a backward pass over a packed row takes, about: every layer at once, logits thrice."""
+    layers = len(decoder_layers(model.hf)) * _layer_bytes(model, row)
+    return int(layers + 3 * logit_bytes(model, row))
 
 
 def logit_bytes(model: Model, row: Row) -> int:

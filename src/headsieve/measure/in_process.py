@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from headsieve.errors import HeadsieveError, NoGradientError, first_line
 from headsieve.measure.ablation import Replacement
-from headsieve.measure.costs import logit_bytes, mask_bytes, prompt_bytes
+from headsieve.measure.costs import gradient_bytes, logit_bytes, mask_bytes, prompt_bytes
 from headsieve.measure.engine import Engine, agree, attention_cost, check_masks
 from headsieve.measure.generation import Generator, default_rows
 from headsieve.measure.memory import halving
@@ -126,6 +126,11 @@ class InProcess:
         started = time.perf_counter()
         plan = self._plan(name)
         compute = partial(plan.engine.gradient, replacement=self._replacement(name))
+        needed = max(gradient_bytes(self.model, row) for row in plan.rows)
+        if needed > self.model.memory_budget:
+            raise NoGradientError(
+                f"it would take {needed / 1e9:.1f} GB, more than measuring may take (--memory)"
+            )
         try:
             parts = [compute(row, slopes[row.sequences]) for row in plan.rows]
         except (torch.OutOfMemoryError, MemoryError) as error:
@@ -133,8 +138,11 @@ class InProcess:
         except RuntimeError as error:
             # Some kernels, such as those of quantised weights, have no backward pass.
             raise NoGradientError(f"PyTorch says: {first_line(error)}") from error
+        values = np.sum(parts, axis=0)
+        if not np.isfinite(values).all():
+            raise NoGradientError(f"in {self.model.dtype} it is not finite")
         tokens = GRADIENT_COST * plan.tokens
-        return Gradient(np.sum(parts, axis=0), tokens, time.perf_counter() - started)
+        return Gradient(values, tokens, time.perf_counter() - started)
 
     def _continuations(self, batch: Batch) -> list[tuple[Continuation, ...]]:
         """For each mask, what the model says after each prompt."""

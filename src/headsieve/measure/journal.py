@@ -138,18 +138,20 @@ class Journal:
             self._insert("measurements", rows)
 
     def gradient(self, key: Key) -> NDArray[np.float64] | None:
-        """A gradient computed before, or None."""
+        """A gradient computed before, or None; empty if there was none to be had."""
         row = self._first(
             "SELECT gradient FROM gradients"
             " WHERE model = ? AND items = ? AND dtype = ? AND scoring = ? AND mask = ?",
             key.columns,
         )
-        return None if row is None else self._numbers(row[0])
+        if row is None:
+            return None
+        return np.zeros(0) if row[0] == b"" else self._numbers(row[0])
 
     def add_gradient(
         self, key: Key, task: str, gradient: NDArray[np.float64], tokens: int, seconds: float
     ) -> None:
-        """Keep a gradient."""
+        """Keep a gradient; an empty one says that there is none to be had."""
         self._insert("gradients", [(*key.columns, task, gradient.tobytes(), tokens, seconds)])
 
     def totals(self) -> tuple[int, int, float]:
@@ -160,7 +162,7 @@ class Journal:
         row = self._first(
             "SELECT SUM(count), SUM(tokens), SUM(seconds) FROM"
             " (SELECT 1 AS count, tokens, seconds FROM measurements"
-            " UNION ALL SELECT ?, tokens, seconds FROM gradients)",
+            " UNION ALL SELECT ?, tokens, seconds FROM gradients WHERE gradient != x'')",
             (GRADIENT_COST,),
         )
         count, tokens, seconds = row or (0, 0, 0)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from headsieve.errors import HeadsieveError
+from headsieve.errors import HeadsieveError, NoGradientError
 from headsieve.measure.ablation import Replacement
 from headsieve.measure.engine import lowest_layer
 from headsieve.measure.generation import require_room
@@ -200,12 +200,19 @@ class Measurer:
                 raise no_gradient()
             started = time.perf_counter()
             (unmodified,) = self.responses(np.zeros((1, len(geometry)), dtype=bool), name)
-            found = self._workers.gradient(name, items.slopes(unmodified.log_prob))
+            try:
+                found = self._workers.gradient(name, items.slopes(unmodified.log_prob))
+            except NoGradientError:
+                # A study that is resumed, perhaps with more memory, goes on as it began.
+                self.journal.add_gradient(key, name, np.zeros(0), 0, 0.0)
+                raise
             gradient = found.values
             seconds = time.perf_counter() - started
             self.journal.add_gradient(key, name, gradient, found.tokens, seconds)
             if self._on_measured is not None:
                 self._on_measured(name, GRADIENT_COST)
+        if not len(gradient):
+            raise NoGradientError("there was none when it was tried first")
         return gradient
 
     def _scored(self, keys: Sequence[Key], name: str, measured: Measured) -> list[Entry]:

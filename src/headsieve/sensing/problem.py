@@ -18,7 +18,7 @@ Prior = Literal["none", "gradient"]
 # A nat that the right answers lose counts as much as this share of the capability.
 SHARE_PER_NAT = 0.1
 # What is measured by force, at chance, has no whole to take a share of.
-_LEAST_WHOLE = 0.01
+_LEAST_WHOLE = 0.1
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,8 @@ class Ledger:
     def remaining(self, chosen: Columns) -> float:
         """Share of the capability that a measured set leaves: of its smooth accuracy above chance.
 
-        Below zero where a set leaves less than guessing would.
+        Below zero where a set leaves less than guessing would. Chance is that of the accuracy;
+        among many choices the smooth accuracy of a guess is a little higher.
         """
         capability = self.problem.capability
         drop = self.drop(capability, chosen)

@@ -94,6 +94,11 @@ def survey(problems: Sequence[Problem]) -> Survey:
     return ledgers
 
 
+def _spent(ledgers: Sequence[Ledger]) -> int:
+    """Evaluations so far, of the capability that took most: not every one has a gradient."""
+    return max(one.spent for one in ledgers)
+
+
 def _screen(ledgers: Sequence[Ledger], names: Sequence[str]) -> Step:
     problem = ledgers[0].problem
     rng = np.random.default_rng(problem.seed)
@@ -104,17 +109,19 @@ def _screen(ledgers: Sequence[Ledger], names: Sequence[str]) -> Step:
         masks = np.concatenate([masks, more])
         yield from ledgers[0].ask(to_sets(more), names)
         left.append(
-            float(np.mean([one.remaining(mask) for one in ledgers for mask in to_sets(more)]))
+            float(
+                np.mean([max(one.remaining(mask), 0) for one in ledgers for mask in to_sets(more)])
+            )
         )
     density = _PILOT_DENSITIES[int(np.argmin(np.abs(np.array(left) - _AIM)))]
-    count = int(_SCREENED * problem.budget) - ledgers[0].spent
+    count = int(_SCREENED * problem.budget) - _spent(ledgers)
     more = dispersed(max(count, 0), problem.heads, density, rng, before=masks)
     yield from ledgers[0].ask(to_sets(more), names)
 
 
 def _singles(ledgers: Sequence[Ledger], names: Sequence[str]) -> Step:
     last = int(_SINGLED * ledgers[0].problem.budget)
-    while (count := last - ledgers[0].spent) > 0:
+    while (count := last - _spent(ledgers)) > 0:
         effects = expected(ledgers[0], names)
         measured = {chosen for chosen in ledgers[0].scores[names[0]] if len(chosen) == 1}
         named = [next(iter(candidates(one, effects)), None) for one in ledgers]
@@ -133,7 +140,7 @@ def _general(effects: dict[str, FloatArray]) -> list[Columns]:
 
 
 def _sets(ledgers: Sequence[Ledger], names: Sequence[str]) -> Step:
-    while (count := ledgers[0].left) > 0:
+    while (count := ledgers[0].problem.budget - _spent(ledgers)) > 0:
         promised = [proposal(one) for one in ledgers]
         chosen = list(dict.fromkeys(one for one in promised if one is not None))[:count]
         if not chosen:

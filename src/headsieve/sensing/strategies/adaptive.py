@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from headsieve.errors import HeadsieveError
-from headsieve.scores import GRADIENT_COST
 from headsieve.sensing.choice import SHARE_PER_HEAD, best_set, frontier, worth
 from headsieve.sensing.designs import stratified
 from headsieve.sensing.problem import (
@@ -76,11 +75,10 @@ def adaptive(problem: Problem) -> Search:
     HeadsieveError
         If the budget is too small for all stages.
     """
-    needed = SMALLEST_BUDGET + (GRADIENT_COST if problem.prior == "gradient" else 0)
-    if problem.budget < needed:
+    if problem.budget < SMALLEST_BUDGET:
         raise HeadsieveError(
             f"A budget of {problem.budget} is too small for the adaptive search, whose "
-            f"stages need {needed}; raise --budget."
+            f"stages need {SMALLEST_BUDGET}; raise --budget."
         )
     rng = np.random.default_rng(problem.seed)
     ledger = Ledger(problem)
@@ -133,8 +131,8 @@ def _screen(ledger: Ledger, rng: np.random.Generator) -> Step:
             if ledger.spent == before:
                 # So few heads are left that all these masks are known.
                 break
-            left = float(np.mean([ledger.remaining(chosen) for chosen in to_sets(masks)]))
-            density = steered(density, left)
+            left = [max(ledger.remaining(chosen), 0.0) for chosen in to_sets(masks)]
+            density = steered(density, float(np.mean(left)))
 
 
 def steered(density: float, left: float) -> float:
@@ -305,7 +303,8 @@ def _estimate(ledger: Ledger, chosen: Columns) -> _Estimate:
     known = ledger.scores[ledger.problem.capability]
     return _Estimate(
         chosen,
-        1 - ledger.remaining(chosen),
+        # A promise takes shares of what is left; what is below chance is nothing.
+        min(1 - ledger.remaining(chosen), 1.0),
         known[()].search - known[chosen].search,
         np.array([ledger.drop(task, chosen) for task in ledger.problem.controls]),
     )

@@ -144,7 +144,8 @@ def attribution(problem: Problem) -> Search:
     ledger = Ledger(problem)
     yield from ledger.ask([()], problem.tasks)
     yield from ledger.ask_gradients()
-    if missing := [task for task in problem.tasks if task not in ledger.gradients]:
+    asked = problem.tasks if problem.capability in ledger.gradients else [problem.capability]
+    if missing := [task for task in asked if task not in ledger.gradients]:
         raise HeadsieveError(
             f"Attribution needs gradients, and there is none of {' and '.join(missing)}; use "
             "another strategy."
