@@ -114,7 +114,11 @@ def test_python_runs(
     def locate(model: Model, capabilities: list[str], **options: Any) -> headsieve.Study:
         from headsieve.localization import locate
 
-        return locate(model, capabilities, **options | small)
+        study = locate(model, capabilities, **options | small)
+        for found in study.result.capabilities.values():
+            # A model that can do nothing has nothing to lose: no set is worth being chosen.
+            found.selected[:] = found.selected or ["L0H1"]
+        return study
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(headsieve, "load_model", lambda _name: llama, raising=False)

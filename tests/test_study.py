@@ -292,6 +292,7 @@ def test_gradients_guide_the_search_unless_there_are_none(
 ) -> None:
     assert find(llama).config.prior == "gradient"
     assert find(llama, strategy="exhaustive", budget=13).config.prior == "none"
+    grad = torch.autograd.grad
     monkeypatch.setattr(torch.autograd, "grad", no_memory)
     notes: list[str] = []
     progress = Progress()
@@ -302,9 +303,13 @@ def test_gradients_guide_the_search_unless_there_are_none(
         "The search goes without a gradient of skill: there is not enough memory for it."
     )
     with sqlite3.connect("run/measurements.sqlite") as connection:
-        assert connection.execute("SELECT * FROM gradients").fetchall() == []
+        kept = connection.execute("SELECT DISTINCT gradient FROM gradients").fetchall()
+    assert kept == [(b"",)]
     with pytest.raises(HeadsieveError, match="gradients, and there is none of skill;"):
         find(llama, strategy="attribution")
+    monkeypatch.setattr(torch.autograd, "grad", grad)
+    assert find(llama, out="run", resume=True, progress=(resumed := Counting()))["skill"] == found
+    assert resumed.made == 0
 
 
 def no_memory(*_args: object) -> None:

@@ -1,7 +1,7 @@
 """The real cases: capabilities of SmolLM2, from a bank of measured masks and live.
 
 A bank is one compressed NumPy file: the masks that were measured, packed eight heads to a byte,
-and for each task the log-probability and the margin of every item under every mask, in half
+and for each task the log-probability and the margin of every item under every mask, in single
 precision, and its gradient with respect to gates on all heads. What is not in it is measured when
 it is asked for, and kept in a journal beside it.
 """
@@ -79,7 +79,7 @@ class Bank:
             arrays[f"{task}/rows"] = np.array([number[one] for one in rows], dtype=np.uint16)
             for name in ("log_prob", "margin"):
                 items = np.stack([getattr(known[one], name) for one in rows])
-                arrays[f"{task}/{name}"] = items.astype(np.float16)
+                arrays[f"{task}/{name}"] = items.astype(np.float32)
         for task, gradient in self.gradients.items():
             arrays[f"{task}/gradient"] = gradient.astype(np.float32)
         unfinished = path.with_suffix(".unfinished.npz")
@@ -119,11 +119,6 @@ class Bank:
 
 def _score(task: str, log_prob: NDArray[np.float64], margin: NDArray[np.float64]) -> Score:
     return Score(log_prob, log_prob if task == TEXT else (margin > 0).astype(float), margin)
-
-
-def _halved(score: Score) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    log_prob, margin = score.log_prob.astype(np.float16), score.margin.astype(np.float16)
-    return log_prob.astype(float), margin.astype(float)
 
 
 class MeasuredModel:
@@ -187,11 +182,12 @@ class MeasuredModel:
         missing = list(dict.fromkeys(chosen for chosen in sets if chosen not in known))
         if missing:
             scores = self._search(to_masks(missing, self.bank.heads), task)
-            # As they will be read again, so that a replay asks the same.
-            halved = [_halved(one) for one in scores]
-            known.update(
-                (chosen, _score(task, *one)) for chosen, one in zip(missing, halved, strict=True)
-            )
+            for chosen, one in zip(missing, scores, strict=True):
+                # As it will be read again, so that a replay asks the same.
+                log_prob, margin = (
+                    items.astype(np.float32).astype(float) for items in (one.log_prob, one.margin)
+                )
+                known[chosen] = _score(task, log_prob, margin)
         return [known[chosen] for chosen in sets]
 
     def truth(self) -> Truth:

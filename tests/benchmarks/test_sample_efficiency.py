@@ -181,3 +181,19 @@ def test_a_damaged_bank_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[st
     path.write_bytes(b"nothing of the kind")
     assert main(["--bank", str(path)]) == 2
     assert "is not a bank of measured masks" in capsys.readouterr().err
+
+
+def test_the_bank_replays_without_the_model(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def no_model(_folder: Path) -> None:
+        raise AssertionError("the model is loaded")
+
+    monkeypatch.setattr(bank, "_live", no_model)
+    options = ["--cases", "antonym", "--budgets", "30", "--seeds", "1", "--json"]
+    assert main([*options, "--methods", "adaptive", "attribution", "paper", "exhaustive"]) == 0
+    found = json.loads(capsys.readouterr().out)["real"]["antonym"]
+    assert found["exhaustive"]["kept"] == [1.0]
+    assert found["exhaustive"]["evaluations"] == [271]
+    assert found["paper"]["kept"][0] < found["attribution"]["kept"][0]
+    assert found["adaptive"]["evaluations"] == [30]
