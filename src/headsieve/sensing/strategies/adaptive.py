@@ -118,8 +118,8 @@ def _screen(ledger: Ledger, rng: np.random.Generator) -> Step:
     ends = np.linspace(ledger.spent, share * problem.budget, _ROUNDS + 1)[1:]
     for number, end in enumerate(ends):
         if number:
-            ranking = _ranking(ledger, expected(ledger, problem.tasks))
-            promising = [head for head in ranking if head in set(kept.tolist())]
+            ranking = np.array(_ranking(ledger, expected(ledger, problem.tasks)))
+            promising = ranking[np.isin(ranking, kept)]
             kept = np.sort(promising[: max(len(kept) // 2, problem.set_size)])
         used = np.zeros(len(kept), dtype=np.int64)
         while (count := min(_AT_ONCE, int(end) - ledger.spent)) > 0:
