@@ -15,6 +15,7 @@ from torch import nn
 
 from headsieve.measure.memory import keep_freed_memory
 from headsieve.measure.packing import Row
+from headsieve.models.attention import sparse_attention
 from headsieve.models.knockout import LayerOutputs, gates, knockout
 from headsieve.models.placing import placed
 from headsieve.models.reentry import enter_at, record_layer_inputs
@@ -189,14 +190,15 @@ def row_logits(model: Model, row: Row, count: int, cache: Cache | None = None) -
     -------
     Tensor, shape (count, kept, vocabulary)
     """
-    output: torch.Tensor = model.hf(
-        input_ids=placed(row.tokens, model.device).expand(count, -1),
-        attention_mask=_attention_mask(model, row),
-        position_ids=placed(row.positions, model.device).expand(count, -1),
-        logits_to_keep=placed(row.keep, model.device),
-        cache=cache,
-        use_cache=cache is not None,
-    ).logits
+    with sparse_attention():
+        output: torch.Tensor = model.hf(
+            input_ids=placed(row.tokens, model.device).expand(count, -1),
+            attention_mask=_attention_mask(model, row),
+            position_ids=placed(row.positions, model.device).expand(count, -1),
+            logits_to_keep=placed(row.keep, model.device),
+            cache=cache,
+            use_cache=cache is not None,
+        ).logits
     # Some architectures take any option and leave it aside.
     return output if output.shape[1] == len(row.keep) else output[:, row.keep]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from transformers import DynamicCache
+from transformers import Cache, DynamicCache
 
 from headsieve.errors import HeadsieveError
 from headsieve.measure.engine import agree, attention_cost, check_masks, row_logits
@@ -20,10 +20,10 @@ from headsieve.measure.memory import halving
 from headsieve.measure.packing import Row, TokenSequence, pack
 from headsieve.measure.texts import Continuation
 from headsieve.models.knockout import KnockoutError, LayerOutputs, knockout
+from headsieve.models.kv_cache import RoomyLayer
+from headsieve.models.products import few_rows
 
 if TYPE_CHECKING:
-    from transformers import Cache
-
     from headsieve.models.loading import Model
 
 Masks = NDArray[np.bool_]
@@ -283,7 +283,7 @@ def _shared_prefill(model: Model, out: _Knockout, rows: Sequence[Row], masks: Ma
     def joined(parts: Iterable[torch.Tensor]) -> torch.Tensor:
         return torch.cat(list(parts), dim=1)[:, back].flatten(0, 1)
 
-    whole = DynamicCache()
+    whole = Cache(layer_class_to_replicate=RoomyLayer)
     for number, layers in enumerate(zip(*cached, strict=True)):
         keys, values = zip(*layers, strict=True)
         whole.update(joined(keys), joined(values), number)
@@ -335,8 +335,9 @@ def _decode(
     said: list[list[int]] = [[] for _ in batch.masks]
     found: dict[int, Continuation] = {}
     rows = list(range(len(said)))
-    while True:
-        chosen = batch.logits.argmax(dim=-1)
+
+    def record(chosen: torch.Tensor) -> list[int]:
+        """Take down a token for each row of the batch; the places of those that go on."""
         for row, token in zip(rows, chosen.tolist(), strict=True):
             if row in found:
                 continue
@@ -347,15 +348,21 @@ def _decode(
                 text, stopped = _cut(model.tokenizer, said[row], stop)
                 if last or stopped:
                     found[row] = Continuation(tuple(said[row]), text, stopped or token in ends)
-        going = [place for place, row in enumerate(rows) if row not in found]
-        if not going:
-            return [found[row] for row in range(len(said))]
-        if len(going) < (1 - _ENDED_SHARE) * len(rows):
+        return [place for place, row in enumerate(rows) if row not in found]
+
+    chosen = batch.logits.argmax(dim=-1)
+    going = record(chosen)
+    while going:
+        if len(going) < len(rows):
             batch.select(going)
             chosen = chosen[going]
             rows = [rows[place] for place in going]
-        with out(batch.masks):
-            batch.step(model, chosen)
+        with out(batch.masks), few_rows(model.hf):
+            while len(going) >= max(1, (1 - _ENDED_SHARE) * len(rows)):
+                batch.step(model, chosen)
+                chosen = batch.logits.argmax(dim=-1)
+                going = record(chosen)
+    return [found[row] for row in range(len(said))]
 
 
 def _cut(tokenizer: Any, tokens: Sequence[int], stop: Sequence[str]) -> tuple[str, bool]:

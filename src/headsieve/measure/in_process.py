@@ -32,8 +32,8 @@ Masks = NDArray[np.bool_]
 
 # What a batch may hold when its size is not given: enough tokens to fill the machine, and no more
 # logits than that (with many words, they are most of what a batch takes).
-_TOKENS_PER_BATCH = {"cpu": 2048, "cuda": 65536}
-_LOGIT_BYTES_PER_BATCH = {"cpu": 1 << 28, "cuda": 1 << 32}
+_TOKENS_PER_BATCH = {"cpu": 4096, "cuda": 65536}
+_LOGIT_BYTES_PER_BATCH = {"cpu": 1 << 29, "cuda": 1 << 32}
 # Of a sequence that tells whether a row is exact, so many last tokens are compared: they hang on
 # all before them, and a whole text's would take many logits.
 COMPARED_TOKENS = 32
