@@ -9,7 +9,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from headsieve.runs import STUDY_FILE, Config, read_text, searched_masks
+from headsieve.config import STUDY_FILE, Config
+from headsieve.runs import read_text, searched_masks
 
 
 def main() -> None:

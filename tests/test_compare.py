@@ -13,10 +13,10 @@ from rich.console import Console, RenderableType
 
 from headsieve.cli import main
 from headsieve.comparison import compare
+from headsieve.config import STUDY_FILE
 from headsieve.errors import HeadsieveError
 from headsieve.report.comparison import comparison_tables
 from headsieve.report.page import comparison_page
-from headsieve.runs import STUDY_FILE
 from headsieve.study import Study
 from tests.report import examples
 from tests.test_runs import CONFIG

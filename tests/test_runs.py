@@ -16,9 +16,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from headsieve.cli import build_parser
+from headsieve.config import STUDY_FILE, Config
 from headsieve.errors import HeadsieveError
 from headsieve.measure.journal import Entry, Journal, Key
-from headsieve.runs import JOURNAL_FILE, STUDY_FILE, Config, open_run, write_atomically
+from headsieve.runs import JOURNAL_FILE, open_run, write_atomically
 from headsieve.scores import Score
 
 CONFIG = Config(

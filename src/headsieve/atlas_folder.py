@@ -9,11 +9,12 @@ from typing import Self
 from pydantic import ValidationError
 
 from headsieve.atlas_result import ATLAS_SCHEMA, AtlasResult
+from headsieve.config import STUDY_FILE, Config
 from headsieve.errors import HeadsieveError
 from headsieve.names import join_names
 from headsieve.report.atlas_figures import save_atlas_figures
 from headsieve.report.page import atlas_page
-from headsieve.runs import STUDY_FILE, Config, read_text, run_folder, write_atomically
+from headsieve.runs import read_text, run_folder, write_atomically
 
 ATLAS_FILE = "atlas.json"
 _PAGE_FILE = "atlas.html"

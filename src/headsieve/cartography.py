@@ -21,11 +21,12 @@ from headsieve.atlas_result import (
     GeneralHead,
     ModularityResult,
 )
+from headsieve.config import Config
 from headsieve.errors import HeadsieveError
 from headsieve.models.knockout import require_unmodified
 from headsieve.progress import Progress
 from headsieve.provenance import describe_model, total_cost, versions
-from headsieve.runs import Config, open_journal, run_folder
+from headsieve.runs import open_journal, run_folder
 from headsieve.scores import LOG_PROB
 from headsieve.sensing.choice import best_set
 from headsieve.sensing.modularity import (

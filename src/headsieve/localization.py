@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from headsieve.config import Config
 from headsieve.errors import HeadsieveError
 from headsieve.examples import Examples, collect_examples
 from headsieve.form import check_form
@@ -31,11 +32,7 @@ from headsieve.results import (
     Result,
     ranked_heads,
 )
-from headsieve.runs import (
-    Config,
-    open_journal,
-    run_folder,
-)
+from headsieve.runs import open_journal, run_folder
 from headsieve.sensing.problem import Columns, Masks, Prior, Problem, to_masks
 from headsieve.sensing.strategies import Strategy, find_strategy, search
 from headsieve.study import Study

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from headsieve.config import SMALLEST_LIMIT, Config
 from headsieve.errors import HeadsieveError
 from headsieve.form import check_form
 from headsieve.models.knockout import require_unmodified
@@ -19,7 +20,7 @@ from headsieve.provenance import describe_model, total_cost, versions
 from headsieve.report.reproduction import figure_svg, reproduction_page
 from headsieve.reproduction import Reproduction, ReproductionConfig
 from headsieve.results import FormCheck
-from headsieve.runs import SMALLEST_LIMIT, Config, open_journal, run_folder, write_atomically
+from headsieve.runs import open_journal, run_folder, write_atomically
 from headsieve.sensing.problem import Columns, Problem, to_masks
 from headsieve.sensing.strategies import find_strategy, search
 from headsieve.tasks import HarnessOptions, load_task

@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
+from headsieve.config import Config
 from headsieve.results import Cost, Document, FormCheck, ModelInfo
-from headsieve.runs import Config
 
 
 class ReproductionConfig(Config):

@@ -9,6 +9,7 @@ from typing import Self
 
 from pydantic import ValidationError
 
+from headsieve.config import STUDY_FILE, Config
 from headsieve.errors import HeadsieveError, first_line
 from headsieve.examples import Examples, examples_json, read_examples
 from headsieve.report.curve import Curve
@@ -18,7 +19,7 @@ from headsieve.report.heads_file import heads_json
 from headsieve.report.page import study_page
 from headsieve.report.tables import heads_csv, read_general
 from headsieve.results import SCHEMA, CapabilityResult, Result
-from headsieve.runs import RESULT_FILE, STUDY_FILE, Config, read_text, run_folder, write_atomically
+from headsieve.runs import RESULT_FILE, read_text, run_folder, write_atomically
 
 _FIGURES = "figures"
 _HEADS_FILE = "heads.csv"

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from headsieve.errors import HeadsieveError
 from headsieve.measure.generation import Generator, encode_prompt
+from headsieve.models.architecture import decoder_layers
 from headsieve.models.knockout import LayerOutputs, knockout
 from headsieve.models.loading import Model
 from tests.tiny import CONFIGS, Masks, byte_tokenizer, count_hooks, tiny_model
@@ -109,6 +110,29 @@ def test_does_not_depend_on_what_shares_a_batch(texts: list[str], rows: int, see
         for prompt, continuation in zip(prompts, row, strict=True):
             alone = Generator(model, [prompt], max_new_tokens=5).generate(mask[None])
             assert continuation == alone[0][0]
+
+
+def test_prompts_enter_above_the_layers_that_a_mask_leaves_as_they_are() -> None:
+    model = tiny_model("llama")
+    generator = Generator(model, tokens_of(PROMPTS), max_new_tokens=3)
+    top = np.zeros((2, len(model.geometry)), dtype=bool)
+    top[0, -1] = top[1, -2] = True
+    generator.generate(top)
+    read: dict[int, int] = {}
+    handles = []
+    for number, layer in enumerate(decoder_layers(model.hf)):
+
+        def count(_layer: object, args: tuple[torch.Tensor], number: int = number) -> None:
+            if args[0].shape[1] > 1:
+                read[number] = read.get(number, 0) + 1
+
+        handles.append(layer.get_submodule("mlp").register_forward_pre_hook(count))
+    try:
+        generator.generate(top[::-1])
+    finally:
+        for handle in handles:
+            handle.remove()
+    assert list(read) == [model.geometry.layers[-1].layer]
 
 
 def test_stops_before_a_stop_string_and_says_so() -> None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
+from transformers import DynamicCache
 
 from headsieve.measure.memory import keep_freed_memory
 from headsieve.measure.packing import Row
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
     from headsieve.models.heads import Geometry
     from headsieve.models.loading import Model
+
+# Keys and values of a layer.
+KeysValues = tuple[torch.Tensor, torch.Tensor]
 
 # Logits are turned into log-probabilities this many at a time, which bounds memory at large
 # vocabularies.
@@ -75,7 +78,7 @@ class Engine:
     def __init__(self, model: Model, *, reentry: bool = True, kept_bytes: int = 1 << 30) -> None:
         self.model = model
         self.reentry = reentry
-        self._inputs: dict[Row, list[torch.Tensor]] = {}
+        self._unmodified: dict[Row, _Unmodified] = {}
         self._kept_bytes, self._most_bytes = 0, kept_bytes
         if model.device.type == "cpu":
             keep_freed_memory()
@@ -93,23 +96,59 @@ class Engine:
         replacement : mapping of int to Tensor, optional
             What knocked-out heads give, as for `knockout`; zero without it.
         """
-        model = self.model
-        # Whoever trained it meanwhile may have left dropout on.
-        model.hf.eval()
-        inputs: list[torch.Tensor] = []
-        lowest = [lowest_layer(model.geometry, mask[None]) for mask in masks]
-        if self.reentry and any(lowest):
-            inputs = self._layer_inputs(row)
-        # A head that gives nothing is measured like any other: its knockout has no effect.
-        out = partial(knockout, model.hf, model.geometry, replacement=replacement, allow_mute=True)
-        if not inputs:
-            with out(masks):
-                return _token_scores(row_logits(model, row, len(masks)), row)
-        order = np.argsort(lowest, kind="stable")
-        entries = [lowest[number] for number in order]
-        with out(masks[order], entries=entries), enter_at(model.hf, entries, inputs):
-            scores = _token_scores(row_logits(model, row, 1), row)
-        return scores.take(np.argsort(order))
+        logits, order = self._logits(row, masks, replacement)
+        return _token_scores(logits, row).take(np.argsort(order))
+
+    @torch.inference_mode()
+    def read(
+        self, row: Row, masks: NDArray[np.bool_], *, replacement: LayerOutputs | None = None
+    ) -> tuple[torch.Tensor, list[KeysValues]]:
+        """Read one packed row under several masks, in one batch, to go on from there.
+
+        Parameters
+        ----------
+        row : Row
+        masks : ndarray of bool, shape (masks, heads)
+        replacement : mapping of int to Tensor, optional
+            What knocked-out heads give, as for `knockout`; zero without it.
+
+        Returns
+        -------
+        logits : Tensor, shape (masks, kept, vocabulary)
+        layers : list of pairs of Tensor, each of shape (masks, key-value heads, nodes, width)
+            Keys and values of each layer.
+        """
+        cache = DynamicCache()
+        logits, order = self._logits(row, masks, replacement, cache)
+        layers = [(layer.keys, layer.values) for layer in cache.layers]
+        if (unmodified := self._unmodified.get(row)) is not None:
+            layers = [
+                (_filled(keys, before[0], len(masks)), _filled(values, before[1], len(masks)))
+                for (keys, values), before in zip(layers, unmodified.layers, strict=True)
+            ]
+        back = torch.as_tensor(np.argsort(order), device=logits.device)
+        return logits[back], [
+            (keys[back.to(keys.device)], values[back.to(values.device)]) for keys, values in layers
+        ]
+
+    def knockout(
+        self,
+        masks: NDArray[np.bool_],
+        replacement: LayerOutputs | None = None,
+        entries: Sequence[int] | None = None,
+    ) -> AbstractContextManager[None]:
+        """`headsieve.models.knockout.knockout` of this model, of heads that give nothing as well.
+
+        A head that gives nothing is measured like any other: its knockout has no effect.
+        """
+        return knockout(
+            self.model.hf,
+            self.model.geometry,
+            masks,
+            replacement=replacement,
+            allow_mute=True,
+            entries=entries,
+        )
 
     def gradient(
         self,
@@ -151,15 +190,70 @@ class Engine:
             (gradient,) = torch.autograd.grad(log_prob @ weights, values)
         return gradient[0].double().cpu().numpy()
 
-    def _layer_inputs(self, row: Row) -> list[torch.Tensor]:
-        """What enters each layer of the unmodified model; nothing where it takes too much."""
-        if row not in self._inputs:
+    def _logits(
+        self,
+        row: Row,
+        masks: NDArray[np.bool_],
+        replacement: LayerOutputs | None,
+        cache: Cache | None = None,
+    ) -> tuple[torch.Tensor, NDArray[np.intp]]:
+        """Logits at a row's kept nodes under masks, and the masks' order in the batch.
+
+        Those that enter at the lowest layer come first, there and in the cache's layers.
+        """
+        model = self.model
+        # Whoever trained it meanwhile may have left dropout on.
+        model.hf.eval()
+        lowest = np.array([lowest_layer(model.geometry, mask[None]) for mask in masks])
+        unmodified = None
+        if self.reentry and lowest.any():
+            unmodified = self._kept(row, with_cache=cache is not None)
+        if unmodified is None:
+            with self.knockout(masks, replacement):
+                return row_logits(model, row, len(masks), cache), np.arange(len(masks))
+        order = np.argsort(lowest, kind="stable")
+        entries: list[int] = lowest[order].tolist()
+        enter = enter_at(model.hf, entries, unmodified.inputs)
+        with self.knockout(masks[order], replacement, entries), enter:
+            return row_logits(model, row, 1, cache), order
+
+    def _kept(self, row: Row, *, with_cache: bool) -> _Unmodified | None:
+        """What the unmodified model computes of a row; nothing where it takes too much."""
+        if row not in self._unmodified:
             if self._kept_bytes > self._most_bytes:
-                return []
-            inputs = record_layer_inputs(self.model.hf, lambda: row_logits(self.model, row, 1))
-            self._inputs[row] = inputs
-            self._kept_bytes += sum(tensor.numel() * tensor.element_size() for tensor in inputs)
-        return self._inputs[row]
+                return None
+            cache = DynamicCache() if with_cache else None
+            inputs = record_layer_inputs(
+                self.model.hf, lambda: row_logits(self.model, row, 1, cache)
+            )
+            layers = [] if cache is None else [(one.keys, one.values) for one in cache.layers]
+            self._unmodified[row] = _Unmodified(inputs, layers)
+            tensors = [*inputs, *(tensor for layer in layers for tensor in layer)]
+            self._kept_bytes += sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+        return self._unmodified[row]
+
+
+@dataclass(frozen=True)
+class _Unmodified:
+    """What the unmodified model computes of a row, from which masks enter in the middle.
+
+    Attributes
+    ----------
+    inputs : list of Tensor, shape (1, nodes, width)
+        What enters each layer.
+    layers : list of pairs of Tensor, each of shape (1, key-value heads, nodes, width)
+        Each layer's keys and values; none where nobody goes on from them.
+    """
+
+    inputs: list[torch.Tensor]
+    layers: list[KeysValues]
+
+
+def _filled(states: torch.Tensor | None, unmodified: torch.Tensor, count: int) -> torch.Tensor:
+    """A layer's keys or values for all masks: who enters above it has the unmodified model's."""
+    present = 0 if states is None else len(states)
+    rest = unmodified.expand(count - present, -1, -1, -1)
+    return rest if states is None else torch.cat([states, rest])
 
 
 @contextmanager

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from transformers import Cache, DynamicCache
 
 from headsieve.errors import HeadsieveError
-from headsieve.measure.engine import agree, attention_cost, check_masks, row_logits
+from headsieve.measure.engine import Engine
 from headsieve.measure.memory import halving
-from headsieve.measure.packing import Row, TokenSequence, pack
+from headsieve.measure.prefill import Prefill, choose_prefill
 from headsieve.measure.texts import Continuation
-from headsieve.models.knockout import KnockoutError, LayerOutputs, knockout
-from headsieve.models.kv_cache import RoomyLayer
+from headsieve.models.knockout import LayerOutputs
 from headsieve.models.products import few_rows
 
 if TYPE_CHECKING:
@@ -91,6 +87,8 @@ class Generator:
         Rows (prompts times masks) in one batch, at most; fewer when memory runs out.
     replacement : mapping of int to Tensor, optional
         What knocked-out heads give, as for `knockout`; zero without it.
+    engine : Engine, optional
+        Reads the prompts; without it, one of the generator's own.
 
     Raises
     ------
@@ -108,16 +106,17 @@ class Generator:
         stop: Sequence[str] = (),
         rows_at_once: int | None = None,
         replacement: LayerOutputs | None = None,
+        engine: Engine | None = None,
     ) -> None:
         self.model = model
-        self._out: _Knockout = partial(
-            knockout, model.hf, model.geometry, replacement=replacement, allow_mute=True
-        )
+        self._engine = engine or Engine(model)
+        self._replacement = replacement
         self.prompts = [tuple(prompt) for prompt in prompts]
         self.max_new_tokens = max_new_tokens
         self.stop = tuple(stop)
         self._most = default_rows(model) if rows_at_once is None else rows_at_once
-        self._prefills: dict[int, _Prefill] = {}
+        self._ends = end_tokens(model)
+        self._prefills: dict[int, Prefill] = {}
         if max_new_tokens < 1 or self._most < 1:
             raise HeadsieveError("At least one new token and one row at once are needed.")
         if isinstance(stop, str) or not all(stop):
@@ -146,7 +145,7 @@ class Generator:
             numbers = order[first : first + self._most]
             if first not in self._prefills:
                 group = [self.prompts[number] for number in numbers]
-                self._prefills[first] = _choose_prefill(self.model, self._out, group)
+                self._prefills[first] = choose_prefill(self._engine, group, self._replacement)
             run = partial(self._run, self._prefills[first])
             size = max(1, self._most // len(numbers))
             for start in range(0, len(masks), size):
@@ -157,212 +156,47 @@ class Generator:
         prompts = range(len(self.prompts))
         return [[found[mask, number] for number in prompts] for mask in range(len(masks))]
 
-    def _run(self, prefill: _Prefill, masks: Masks) -> list[Continuation]:
+    def _run(self, prefill: Prefill, masks: Masks) -> list[Continuation]:
         """Rows in the order of masks, then of prompts."""
-        return _decode(self.model, self._out, prefill(masks), self.max_new_tokens, self.stop)
+        batch = prefill(masks)
+        said: list[list[int]] = [[] for _ in batch.masks]
+        found: dict[int, Continuation] = {}
+        rows = list(range(len(said)))
+        chosen = batch.logits.argmax(dim=-1)
+        going = self._record(chosen, rows, said, found)
+        while going:
+            if len(going) < len(rows):
+                batch.select(going)
+                chosen = chosen[going]
+                rows = [rows[place] for place in going]
+            knocked_out = self._engine.knockout(batch.masks, self._replacement)
+            with knocked_out, few_rows(self.model.hf):
+                while len(going) >= max(1, (1 - _ENDED_SHARE) * len(rows)):
+                    batch.step(self.model, chosen)
+                    chosen = batch.logits.argmax(dim=-1)
+                    going = self._record(chosen, rows, said, found)
+        return [found[row] for row in range(len(said))]
 
-
-@dataclass
-class _Batch:
-    """Rows that are being decoded, their padding on the left.
-
-    Attributes
-    ----------
-    masks : ndarray of bool, shape (rows, heads)
-    cache : transformers.Cache
-        Keys and values of everything before the next token.
-    seen : Tensor of bool, shape (rows, slots)
-        Which slots of the cache hold something.
-    logits : Tensor, shape (rows, vocabulary)
-        Of the next token.
-    """
-
-    masks: Masks
-    cache: Cache
-    seen: torch.Tensor
-    logits: torch.Tensor
-
-    def select(self, rows: Sequence[int]) -> None:
-        """Keep only some rows."""
-        index = torch.as_tensor(rows, device=self.seen.device)
-        self.masks = self.masks[list(rows)]
-        self.cache.reorder_cache(index)
-        self.seen = self.seen[index]
-        self.logits = self.logits[index]
-
-    def step(self, model: Model, tokens: torch.Tensor) -> None:
-        """Append one token to every row; to be called under the rows' knockout."""
-        self.seen = torch.cat([self.seen, self.seen.new_ones(len(tokens), 1)], dim=1)
-        self.logits = model.hf(
-            input_ids=tokens[:, None],
-            attention_mask=self.seen.long(),
-            position_ids=self.seen.sum(dim=1, keepdim=True) - 1,
-            cache=self.cache,
-            use_cache=True,
-            logits_to_keep=1,
-        ).logits[:, -1]
-
-
-# Knocks out a row of heads for each row of a batch while its context lasts.
-_Knockout = Callable[[Masks], AbstractContextManager[None]]
-# Computes a group of prompts under masks; rows in the order of masks, then of prompts.
-_Prefill = Callable[[Masks], _Batch]
-
-
-def _choose_prefill(model: Model, out: _Knockout, group: Sequence[tuple[int, ...]]) -> _Prefill:
-    """The fastest way to compute prompts that gives what plain rows give."""
-    # A token after each prompt, so that the prompt's own last one becomes a node of the tree.
-    sequences = [TokenSequence((*prompt, 0), len(prompt)) for prompt in group]
-    rows = pack(sequences, attention_cost=attention_cost(model))
-    try:
-        exact = _is_exact(model, out, rows, group)
-    # An architecture may refuse what it cannot take.
-    except (RuntimeError, TypeError, ValueError, LookupError, AttributeError, KnockoutError):
-        exact = False
-    if exact:
-        return partial(_shared_prefill, model, out, rows)
-    return partial(_plain_prefill, model, out, group)
-
-
-def _is_exact(
-    model: Model, out: _Knockout, rows: Sequence[Row], group: Sequence[tuple[int, ...]]
-) -> bool:
-    """Whether packed rows give the next tokens, and those after one more step, what plain ones do.
-
-    As when scores are measured, the longest prompt, the last one and the one whose tokens lie
-    farthest apart are tried.
-    """
-    longest = max(range(len(group)), key=lambda number: len(group[number]))
-    gaps = {int(number): row.gap(number) for row in rows for number in row.sequences}
-    sample = sorted({longest, len(group) - 1, max(gaps, key=gaps.__getitem__)})
-    masks = check_masks(model)
-    tried = [row.only(sample) for row in rows if np.isin(row.sequences, sample).any()]
-    one = _shared_prefill(model, out, tried, masks)
-    other = _plain_prefill(model, out, [group[number] for number in sample], masks)
-    for _ in range(2):
-        if not agree(_log_probs(one), _log_probs(other), model.dtype):
-            return False
-        tokens = other.logits.argmax(dim=-1)
-        with out(other.masks):
-            one.step(model, tokens)
-            other.step(model, tokens)
-    return True
-
-
-def _log_probs(batch: _Batch) -> NDArray[np.float64]:
-    found: NDArray[np.float64] = batch.logits.double().log_softmax(dim=-1).cpu().numpy()
-    return found
-
-
-def _shared_prefill(model: Model, out: _Knockout, rows: Sequence[Row], masks: Masks) -> _Batch:
-    """Prompts from packed rows: each gathers the keys and values of its own tokens."""
-    paths = [_path(row, number) for row in rows for number in range(len(row.sequences))]
-    slots = max(map(len, paths))
-    index = np.zeros((len(paths), slots), dtype=np.int64)
-    for place, path in zip(index, paths, strict=True):
-        place[slots - len(path) :] = path
-    indices = iter(torch.as_tensor(index, device=model.device))
-    logits: list[torch.Tensor] = []
-    cached: list[list[tuple[torch.Tensor, torch.Tensor]]] = []
-    for row in rows:
-        cache = DynamicCache()
-        with out(masks):
-            kept = row_logits(model, row, len(masks), cache)
-        logits.append(kept[:, torch.as_tensor(row.predictors, device=kept.device)])
-        nodes = torch.stack([next(indices) for _ in row.sequences])
-        # (masks, key-value heads, nodes, width) become (masks, prompts, heads, slots, width).
-        cached.append(
-            [
-                (layer.keys[:, :, nodes].transpose(1, 2), layer.values[:, :, nodes].transpose(1, 2))
-                for layer in cache.layers
-            ]
-        )
-    order = np.concatenate([row.sequences for row in rows])
-    back = torch.as_tensor(np.argsort(order), device=model.device)
-
-    def joined(parts: Iterable[torch.Tensor]) -> torch.Tensor:
-        return torch.cat(list(parts), dim=1)[:, back].flatten(0, 1)
-
-    whole = Cache(layer_class_to_replicate=RoomyLayer)
-    for number, layers in enumerate(zip(*cached, strict=True)):
-        keys, values = zip(*layers, strict=True)
-        whole.update(joined(keys), joined(values), number)
-    lengths = torch.tensor([len(path) for path in paths], device=model.device)[back]
-    seen = torch.arange(slots, device=model.device) >= (slots - lengths)[:, None]
-    rows_masks = masks.repeat(len(order), axis=0)
-    return _Batch(rows_masks, whole, seen.repeat(len(masks), 1), joined(logits))
-
-
-def _path(row: Row, number: int) -> NDArray[np.int64]:
-    """Nodes of a packed row's prompt, from the root on."""
-    node = row.keep[row.predictors[number]]
-    assert row.attends is not None
-    return np.flatnonzero(row.attends[node])
-
-
-def _plain_prefill(
-    model: Model, out: _Knockout, group: Sequence[tuple[int, ...]], masks: Masks
-) -> _Batch:
-    """Every prompt in a row of its own under every mask."""
-    slots = max(map(len, group))
-    device = model.device
-    tokens = torch.tensor([[0] * (slots - len(one)) + list(one) for one in group], device=device)
-    lengths = torch.tensor([len(one) for one in group], device=device)
-    seen = torch.arange(slots, device=device) >= (slots - lengths)[:, None]
-    masks, seen = masks.repeat(len(group), axis=0), seen.repeat(len(masks), 1)
-    with out(masks):
-        output = model.hf(
-            input_ids=tokens.repeat(len(masks) // len(group), 1),
-            attention_mask=seen.long(),
-            position_ids=(seen.cumsum(dim=1) - 1).clamp(min=0),
-            use_cache=True,
-            logits_to_keep=1,
-        )
-    # Some architectures take the option and keep nothing all the same.
-    if getattr(output, "cache", None) is None:
-        raise HeadsieveError(
-            f"{model.name} keeps no keys and values from one token to the next, so it cannot be "
-            "asked to write under knockouts; choose tasks that are scored by likelihood."
-        )
-    return _Batch(masks, output.cache, seen, output.logits[:, -1])
-
-
-def _decode(
-    model: Model, out: _Knockout, batch: _Batch, max_new_tokens: int, stop: Sequence[str]
-) -> list[Continuation]:
-    """Decode a batch to its end; one continuation for each of its rows."""
-    ends = end_tokens(model)
-    said: list[list[int]] = [[] for _ in batch.masks]
-    found: dict[int, Continuation] = {}
-    rows = list(range(len(said)))
-
-    def record(chosen: torch.Tensor) -> list[int]:
-        """Take down a token for each row of the batch; the places of those that go on."""
+    def _record(
+        self,
+        chosen: torch.Tensor,
+        rows: Sequence[int],
+        said: Sequence[list[int]],
+        found: dict[int, Continuation],
+    ) -> list[int]:
+        """Take down a token of each row of the batch; the places of those that go on."""
         for row, token in zip(rows, chosen.tolist(), strict=True):
             if row in found:
                 continue
-            if token not in ends:
+            if token not in self._ends:
                 said[row].append(token)
-            last = token in ends or len(said[row]) == max_new_tokens
-            if last or stop:
-                text, stopped = _cut(model.tokenizer, said[row], stop)
+            last = token in self._ends or len(said[row]) == self.max_new_tokens
+            if last or self.stop:
+                text, stopped = _cut(self.model.tokenizer, said[row], self.stop)
                 if last or stopped:
-                    found[row] = Continuation(tuple(said[row]), text, stopped or token in ends)
+                    ended = stopped or token in self._ends
+                    found[row] = Continuation(tuple(said[row]), text, ended)
         return [place for place, row in enumerate(rows) if row not in found]
-
-    chosen = batch.logits.argmax(dim=-1)
-    going = record(chosen)
-    while going:
-        if len(going) < len(rows):
-            batch.select(going)
-            chosen = chosen[going]
-            rows = [rows[place] for place in going]
-        with out(batch.masks), few_rows(model.hf):
-            while len(going) >= max(1, (1 - _ENDED_SHARE) * len(rows)):
-                batch.step(model, chosen)
-                chosen = batch.logits.argmax(dim=-1)
-                going = record(chosen)
-    return [found[row] for row in range(len(said))]
 
 
 def _cut(tokenizer: Any, tokens: Sequence[int], stop: Sequence[str]) -> tuple[str, bool]:

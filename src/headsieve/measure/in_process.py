@@ -162,6 +162,7 @@ class InProcess:
                         stop=stop,
                         rows_at_once=rows_at_once(self.model, prompts, self._memory),
                         replacement=self._replacement(name),
+                        engine=self._reentering,
                     ),
                 )
                 for (most, stop), numbers in alike.items()
