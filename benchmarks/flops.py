@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from headsieve.measure.engine import lowest_layer
 from headsieve.measure.packing import TokenSequence
@@ -28,8 +29,8 @@ def needed_flops(model: Model, work: Work) -> float:
     Counted are matrix products only, two operations a multiplication: for every distinct prefix of
     the work's sequences the weights of the layers from the mask's lowest head upward and its
     attention to the tokens before it; and the language-model head where a scored token is
-    predicted. Layers below a mask's lowest head count nothing: the unmodified model's serve. In
-    generation they count, since the texts differ from mask to mask.
+    predicted. Layers below a mask's lowest head count nothing: the unmodified model's serve, except
+    for tokens that the model writes, which differ from mask to mask.
     """
     sequences: Sequence[TokenSequence] = work.item_set.sequences
     if work.new_tokens:
@@ -40,18 +41,24 @@ def needed_flops(model: Model, work: Work) -> float:
         ]
     nodes = {one.tokens[:end] for one in sequences for end in range(1, len(one.tokens))}
     read = {one.tokens[:end] for one in sequences for end in range(one.start, len(one.tokens))}
-    pairs = sum(len(node) for node in nodes)
+    written = {node for node in nodes if work.new_tokens and node[-1] < 0}
+    given = _layer_flops(model, nodes - written)
+    always = _layer_flops(model, written).sum()
+    head = 2 * model.hf.get_output_embeddings().weight.numel() * len(read)
+    first = [lowest_layer(model.geometry, mask[None]) for mask in work.masks]
+    return float(np.mean([given[layer:].sum() + always + head for layer in first]))
+
+
+def _layer_flops(model: Model, nodes: Collection[tuple[int, ...]]) -> NDArray[np.float64]:
+    """Operations of each layer at the last tokens of distinct prefixes."""
+    pairs = sum(map(len, nodes))
     layers = np.zeros(len(decoder_layers(model.hf)))
     for number, layer in enumerate(decoder_layers(model.hf)):
         weights = sum(weight.numel() for weight in layer.parameters() if weight.dim() == 2)
         layers[number] = 2 * weights * len(nodes)
     for attention in model.geometry.layers:
         layers[attention.layer] += 4 * attention.heads * attention.head_dim * pairs
-    head = 2 * model.hf.get_output_embeddings().weight.numel() * len(read)
-    first = [
-        0 if work.new_tokens else lowest_layer(model.geometry, mask[None]) for mask in work.masks
-    ]
-    return float(np.mean([layers[layer:].sum() + head for layer in first]))
+    return layers
 
 
 def matrix_peak(dtype: str, device: str) -> float:
