@@ -26,7 +26,7 @@ def attention(
 ) -> torch.Tensor:
     """Of random queries, keys and values."""
     module = nn.Module()
-    module.num_key_value_groups = shared  # type: ignore[assignment]
+    module.num_key_value_groups = shared  # type: ignore[assignment]  # as models do
     draw = torch.Generator().manual_seed(seed)
     length = mask.shape[-1]
     query = torch.randn((2, heads * shared, length, WIDTH), generator=draw)
@@ -71,7 +71,7 @@ def test_hidden_keys_are_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def counted(query: torch.Tensor, key: torch.Tensor, *rest: object, **options: object) -> object:
         pairs.append(query.shape[1] * query.shape[2] * key.shape[2])
-        return compute(query, key, *rest, **options)  # type: ignore[arg-type]
+        return compute(query, key, *rest, **options)  # type: ignore[arg-type]  # as given
 
     monkeypatch.setattr(nn.functional, "scaled_dot_product_attention", counted)
     model = tiny_model("llama")

@@ -35,6 +35,7 @@ def test_other_kinds_of_layers_and_changed_ones_are_left_alone() -> None:
             return 2 * super().forward(input)
 
     changed = nn.Linear(4, 4)
+    # As accelerate does where it keeps weights elsewhere.
     changed.forward = lambda states: states  # type: ignore[method-assign, assignment]
     both = nn.Sequential(Scaled(4, 4), changed)
     states = torch.randn(3, 4)

@@ -11,7 +11,7 @@ from transformers.cache_utils import DynamicLayer
 _ROOM = 64
 
 
-class RoomyLayer(DynamicLayer):  # type: ignore[misc]
+class RoomyLayer(DynamicLayer):  # type: ignore[misc]  # its module bears no types
     """What `transformers.DynamicCache` keeps of a layer, without copying all of it for each token.
 
     Keys and values are views of tensors that have room for the tokens to come.
